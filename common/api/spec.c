@@ -24,6 +24,7 @@ static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
+static const char *const protocol_words[] = {"BSP", "ASP", "Switch", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
@@ -112,6 +113,9 @@ const struct field spec_fields[] = {
     {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
      .fallback = "0.01"},
     {"replicas", FIELD_INT, AT(replicas), .min = 1, .max = SPEC_REPLICAS_MAX, .fallback = "1"},
+    {"sync.protocol", FIELD_ENUM, AT(sync.protocol), .fallback = "BSP", .words = protocol_words},
+    {"sync.switchAfterSteps", FIELD_INT, AT(sync.switch_steps), .min = 1, .max = 100000000},
+    {"sync.switchAfterPercent", FIELD_INT, AT(sync.switch_percent), .min = 1, .max = 99},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
      .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
@@ -470,6 +474,32 @@ static enum err_code check_replicas(const struct spec *s, struct err *err)
     return ERR_OK;
 }
 
+/* How replicas work together, and when that changes. */
+static enum err_code check_sync(const struct json *spec, const struct spec *s, struct err *err)
+{
+    static const char *const of_switch[] = {"sync.switchAfterSteps", "sync.switchAfterPercent"};
+    bool is_switch = s->sync.protocol == SPEC_PROTOCOL_SWITCH;
+    int n_given = 0;
+
+    for (int i = 0; i < 2; i++) {
+        n_given += is_given(spec, of_switch[i]);
+        if (is_given(spec, of_switch[i]) && !is_switch)
+            return err_set(err, ERR_INVALID,
+                           "spec.%s: belongs to spec.sync.protocol Switch and has no effect with "
+                           "%s; leave it out",
+                           of_switch[i], protocol_words[s->sync.protocol]);
+    }
+    if (is_switch && n_given != 1)
+        return err_set(err, ERR_INVALID,
+                       "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
+                       "spec.sync.switchAfterPercent; found %d of them",
+                       n_given);
+    if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas == 1)
+        return err_set(err, ERR_INVALID, "spec.sync.protocol: %s needs spec.replicas of 2 or more",
+                       protocol_words[s->sync.protocol]);
+    return ERR_OK;
+}
+
 static enum err_code check_spec(struct spec *s, struct err *err)
 {
     enum err_code rc = check_task(s, err);
@@ -557,6 +587,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
+        rc = check_sync(json, &s, err);
+    if (rc == ERR_OK)
         rc = check_resume(json, &s, err);
     if (rc == ERR_OK)
         rc = check_spec(&s, err);
@@ -583,6 +615,24 @@ enum err_code spec_check_best(const struct spec *s, bool has_output, struct err 
                        "spec.training.keepBest: needs spec.checkpoint.mode Auto or Background: the "
                        "best weights are read into the memory of the copy");
     return ERR_OK;
+}
+
+bool spec_is_asynchronous(const struct spec *s)
+{
+    return s->sync.protocol != SPEC_PROTOCOL_BSP;
+}
+
+int64_t spec_switch_step(const struct spec *s, int64_t total_steps)
+{
+    int64_t steps = s->sync.switch_steps;
+
+    if (s->sync.protocol == SPEC_PROTOCOL_ASP)
+        return 0;
+    if (s->sync.protocol == SPEC_PROTOCOL_BSP)
+        return total_steps;
+    if (steps == 0)
+        steps = total_steps * s->sync.switch_percent / 100;
+    return steps < total_steps ? steps : total_steps;
 }
 
 bool spec_has_sizes(const struct spec *s)
@@ -625,9 +675,9 @@ bool spec_same_workers(const struct spec *a, const struct spec *b)
      * placement.rebalance are read when they count. */
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         if (f->kind != FIELD_LIST && strcmp(f->key, "placement.rebalance") != 0 &&
-            (strcmp(f->key, "replicas") == 0 || strncmp(f->key, "placement.", 10) == 0 ||
-             strncmp(f->key, "worker.", 7) == 0 || strncmp(f->key, "checkpoint.", 11) == 0 ||
-             strncmp(f->key, "output.", 7) == 0))
+            (strcmp(f->key, "replicas") == 0 || strncmp(f->key, "sync.", 5) == 0 ||
+             strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
+             strncmp(f->key, "checkpoint.", 11) == 0 || strncmp(f->key, "output.", 7) == 0))
             same = same &&
                    memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
     for (int s = 0; same && s < x->n; s++)

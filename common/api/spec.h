@@ -91,6 +91,13 @@ enum spec_saving {
     SPEC_SAVING_NEVER,      /* there are no checkpoints */
 };
 
+/* When the gradients of replicas change the weights. */
+enum spec_protocol {
+    SPEC_PROTOCOL_BSP,    /* once per step, those of all replicas together */
+    SPEC_PROTOCOL_ASP,    /* as soon as one replica has them (train/tickets.h) */
+    SPEC_PROTOCOL_SWITCH, /* first BSP, then ASP */
+};
+
 /* What a stage keeps of a micro-batch between its forward and its backward. */
 enum spec_activations {
     SPEC_ACTIVATIONS_KEEP,
@@ -191,6 +198,11 @@ struct spec {
     } training;
     int replicas; /* pipelines, each on nodes of its own */
     struct {
+        enum spec_protocol protocol;
+        int switch_steps;   /* of Switch: BSP's steps; 0: not given, but: */
+        int switch_percent; /* ... BSP's part of all steps; 0: not given */
+    } sync;
+    struct {
         enum spec_strategy strategy;
         enum spec_probe probe;
         enum spec_rebalance rebalance;
@@ -232,6 +244,12 @@ extern const struct field spec_fields[];
  * fields are refused by name, as kubectl does.
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
+
+/* May replicas be asynchronous in a part of the job? */
+bool spec_is_asynchronous(const struct spec *s);
+/* From which of `total_steps` steps on replicas are asynchronous; the number of steps: from none.
+ */
+int64_t spec_switch_step(const struct spec *s, int64_t total_steps);
 
 /* Can a job with training.keepBest keep them: is there a place for checkpoints, in which the best
  * weights wait for the end, and one for the output? `has_output`: a volume, or a folder of the

@@ -100,6 +100,7 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
     int64_t words = kind == UNIT_LM_HEAD ? (int64_t)model_word_floats(m) : 0;
     int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
     int64_t copied = job->saves_from_copy ? areas - 1 : 0; /* all but the gradients */
+    int64_t snapshots = spec_is_asynchronous(spec);        /* of the weights */
     double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
     struct floats floats = floats_of(spec, kind, &full);
     double kept = floats.kept;
@@ -117,7 +118,7 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
         kept = full.tokens * (kind == UNIT_EMBEDDINGS ? m->hidden + 2.0 : m->hidden);
     *out = (struct cost_unit){
         .flops = flops + pace.update * ((double)params + (double)words / 4) / job->micro_batches,
-        .state_bytes = ((areas + copied) * params + 2 * words) * FLOAT_BYTES,
+        .state_bytes = ((areas + copied + snapshots) * params + 2 * words) * FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * FLOAT_BYTES,
         .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * FLOAT_BYTES,
         .slot_bytes = is_last ? 0 : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,

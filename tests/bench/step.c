@@ -183,7 +183,8 @@ void step_deinit(struct step *s)
 
 static void update(struct step *s)
 {
-    struct weights_step how = {.spec = &s->plan.spec, .rate = LEARNING_RATE, .updates = s->at};
+    struct weights_step how = {
+        .spec = &s->plan.spec, .rate = LEARNING_RATE, .share = 1, .updates = s->at};
 
     how.scale = optimizer_scale(weights_square_sum(&s->stage.weights, 0), 1.0);
     weights_update(&s->stage.weights, &how);

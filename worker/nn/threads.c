@@ -1,6 +1,9 @@
 #include "nn/threads.h"
 
+#include <stdbool.h>
+
 static int n_threads = 1;
+static _Thread_local bool is_alone;
 
 void threads_set(int n)
 {
@@ -11,7 +14,12 @@ void threads_set(int n)
 #endif
 }
 
+void threads_set_alone(void)
+{
+    is_alone = true;
+}
+
 int threads_count(void)
 {
-    return n_threads;
+    return is_alone ? 1 : n_threads;
 }

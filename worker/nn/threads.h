@@ -13,6 +13,8 @@
 
 /* `n` is clamped to 1..THREADS_MAX; 1 where the compiler has no OpenMP. */
 void threads_set(int n);
+/* The calling thread works beside the trainer: its kernels start no threads. */
+void threads_set_alone(void);
 int threads_count(void);
 
 /* Pieces that `rows` rows are cut into. */

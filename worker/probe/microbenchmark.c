@@ -129,7 +129,8 @@ double microbenchmark_update(struct microbenchmark *p)
     double norm_max = p->plan.spec.training.max_grad_norm;
     struct weights_step how = {.spec = &p->plan.spec,
                                .rate = 1e-6,
-                               .scale = optimizer_scale(weights_square_sum(w, 0), norm_max)};
+                               .scale = optimizer_scale(weights_square_sum(w, 0), norm_max),
+                               .share = 1};
     double params = 0;
 
     weights_update(w, &how);

@@ -33,12 +33,9 @@ _Static_assert(4 * SPEC_STAGES_MAX + 2 * PLAN_REPLICAS_MAX + 2 * PLAN_KEPT_MAX +
  * first. Messages in flight keep their slots, and others must get past them. */
 static int slots_of(const struct plan *plan, int worker, enum edge_role role)
 {
-    int replica = plan->workers[worker].replica;
-    const struct schedule schedule = schedule_of(plan, replica, plan->spec.training.batch_size);
-
     if (role != EDGE_FORWARD_IN || plan->spec.wire == SPEC_WIRE_BF16)
         return SLOTS;
-    return SLOTS + schedule_in_flight(&schedule, worker - plan_replica(plan, replica).first_worker);
+    return SLOTS + schedule_slots(plan, worker);
 }
 
 /* Returns its index. */
@@ -128,6 +125,7 @@ static int add_unit_edge(struct edges *edges, const struct plan *plan, int peer,
 {
     struct link_edge edge = {.id = is_grads ? ID_GRADS : ID_WEIGHTS,
                              .is_incoming = is_incoming,
+                             .meta_max_bytes = is_grads ? sizeof(struct message_push) : 0,
                              .tensor_max_bytes = EDGES_PIECE_FLOATS * sizeof(float),
                              .n_slots = SLOTS};
 
@@ -190,6 +188,7 @@ struct route edges_route(const struct edges *edges, enum route_kind kind)
     bool is_forward =
         edges->is_lead ? kind == ROUTE_TO_DECIDER || kind == ROUTE_FROM_LEADER : is_sum;
     struct route r = {.n_in = 0};
+    int n_replicas = kind == ROUTE_IN_REPLICA ? 1 : PLAN_REPLICAS_MAX;
 
     r.n_in = add_role(edges, is_forward ? EDGE_FORWARD_IN : EDGE_BACKWARD_IN, 0, r.in);
     r.n_out = add_role(edges, is_forward ? EDGE_FORWARD_OUT : EDGE_BACKWARD_OUT, 0, r.out);
@@ -197,7 +196,7 @@ struct route edges_route(const struct edges *edges, enum route_kind kind)
         r.n_out = add_role(edges, EDGE_SUMS_OUT, r.n_out, r.out);
     else
         r.n_in = add_role(edges, EDGE_ENDS_IN, r.n_in, r.in);
-    for (int i = 1; i < PLAN_REPLICAS_MAX; i++) {
+    for (int i = 1; i < n_replicas; i++) {
         if (is_sum)
             r.n_in = add_role(edges, EDGE_SUMS_IN + i, r.n_in, r.in);
         else

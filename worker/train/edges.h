@@ -76,6 +76,7 @@ enum route_kind {
     ROUTE_FROM_DECIDER,
     ROUTE_TO_LEADER,
     ROUTE_FROM_LEADER,
+    ROUTE_IN_REPLICA, /* from the decider to one replica; in the lead, from its last stage */
 };
 
 /* A worker's part of it: where it receives, and where it sends to then. */

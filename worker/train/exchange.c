@@ -30,6 +30,20 @@ enum err_code exchange_check(const struct exchange *x, struct err *err)
     return is_stopped(x) ? err_set(err, ERR_GONE, "the session was stopped") : ERR_OK;
 }
 
+struct exchange exchange_beside(const struct exchange *x, const atomic_bool *stops)
+{
+    return (struct exchange){.link = x->link, .edges = x->edges, .stops = stops, .other = x->other};
+}
+
+void exchange_fail(struct exchange *x, const struct err *why)
+{
+    if (atomic_flag_test_and_set(&x->other->is_claimed))
+        return;
+    x->other->is_lost = x->is_lost;
+    x->other->why = *why;
+    atomic_store(&x->other->is_set, true);
+}
+
 /* ERR_INVALID is a mistake on this side; any other failure of the link means a lost neighbour. A
  * timeout is left only when the exchange was stopped. */
 static enum err_code note_loss(struct exchange *x, enum err_code rc, struct err *err)
@@ -163,6 +177,20 @@ enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, vo
         rc = err_set(err, ERR_PROTOCOL, "%s: %u bytes, not %zu", message_kind_name(msg.type),
                      msg.meta_bytes, bytes);
     exchange_release(x, key, &msg);
+    return rc;
+}
+
+enum err_code exchange_recv_sum(struct exchange *x, int edge, int64_t step, int n_units,
+                                struct message_sum *out, struct err *err)
+{
+    enum err_code rc = exchange_recv_meta(x, exchange_key(edge, MESSAGE_STEP_SUM, step, 0), out,
+                                          message_sum_bytes(n_units), err);
+
+    if (rc == ERR_OK)
+        rc = message_sum_check(out, err);
+    if (rc == ERR_OK && out->n_units != n_units)
+        rc = err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units, not %d", out->n_units,
+                     n_units);
     return rc;
 }
 

@@ -15,10 +15,11 @@
 #include "train/message.h"
 #include "train/pulse.h"
 
-/* Of another thread that exchanges messages over the same link. */
+/* Of a thread that exchanges messages over the same link beside the trainer: the first one. */
 struct exchange_failure {
-    atomic_bool is_set; /* then the rest does not change any more */
-    bool is_lost;       /* through a link that was lost */
+    atomic_flag is_claimed; /* by the thread that fills in the rest */
+    atomic_bool is_set;     /* then the rest does not change any more */
+    bool is_lost;           /* through a link that was lost */
     struct err why;
 };
 
@@ -27,9 +28,9 @@ struct exchange {
     struct edges edges; /* of this stage */
     uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
     const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
-    const struct exchange_failure *other; /* once it is set, every wait ends with it; NULL: none */
-    struct pulse *pulse; /* beats with every call, and while one waits; NULL: none */
-    bool is_lost;        /* the link to a neighbour has failed in a call */
+    struct exchange_failure *other; /* once it is set, every wait ends with it; NULL: none */
+    struct pulse *pulse;            /* beats with every call, and while one waits; NULL: none */
+    bool is_lost;                   /* the link to a neighbour has failed in a call */
 };
 
 /* Identifies a message; the same on both ends. */
@@ -53,6 +54,11 @@ static inline struct exchange_key exchange_key(int edge, enum message_kind kind,
     return (struct exchange_key){
         .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
 }
+
+/* The exchange of a thread beside that of `x`, until *stops is true. */
+struct exchange exchange_beside(const struct exchange *x, const atomic_bool *stops);
+/* That thread cannot go on: `why`, unless another one has failed before. */
+void exchange_fail(struct exchange *x, const struct err *why);
 
 /* Send `meta` and `floats` of `tensor`; both may be empty. Both are copied before it returns.
  * Activations and their gradients (FORWARD, BACKWARD) are packed as bfloat16 if x->packed is set.
@@ -79,6 +85,10 @@ void exchange_release(struct exchange *x, struct exchange_key key, const struct 
 /* Take the expected message, which has only meta data, `bytes` bytes of it, into `out`. */
 MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
                                             size_t bytes, struct err *err);
+
+/* Take the sums of a step, or of a ticket, over `n_units` units. */
+MUST_CHECK enum err_code exchange_recv_sum(struct exchange *x, int edge, int64_t step, int n_units,
+                                           struct message_sum *out, struct err *err);
 
 /* edges_route(); of a worker that is alone, it has no edge. */
 struct route exchange_route(const struct exchange *x, enum route_kind way);

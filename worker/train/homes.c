@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "nn/threads.h"
 
 #define WAIT_MS 100 /* of one wait; repeated until the exchange is stopped */
 
@@ -34,22 +35,34 @@ static void find_homes(struct homes *h)
     }
 }
 
-/* What is done with a piece of unit `i` of the stage: `floats` are of its gradients or weights. */
-typedef enum err_code piece_fn(struct homes *h, const struct homes_order *order, int i,
-                               float *floats, size_t n, struct err *err);
+/* A piece of unit `i` of the stage: of its gradients or weights. */
+struct piece {
+    int i;
+    size_t at, n;
+    float *floats;
+};
+
+typedef enum err_code piece_fn(struct homes *h, const struct homes_order *order,
+                               const struct piece *p, struct err *err);
+
+static bool is_of_weights(const struct homes_order *order)
+{
+    return order->kind == HOMES_SPREAD || order->kind == HOMES_PULL;
+}
 
 static enum err_code by_piece(struct homes *h, const struct homes_order *order, int i,
                               piece_fn *move, struct err *err)
 {
     const struct weights_unit *u = &h->weights->units[i];
-    float *floats = order->is_weights ? u->params : u->grads;
+    float *floats = is_of_weights(order) ? u->params : u->grads;
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
         size_t left = u->count - at;
+        const struct piece p = {i, at, left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS,
+                                floats + at};
 
-        rc = move(h, order, i, floats + at, left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS,
-                  err);
+        rc = move(h, order, &p, err);
     }
     return rc;
 }
@@ -63,11 +76,13 @@ static bool computes(const struct homes *h, int replica, int n_microbatches)
 }
 
 /* Add the same piece of all replicas: `own` is this one's, and becomes the sum. */
-static enum err_code add_piece(struct homes *h, const struct homes_order *order, int i_unit,
-                               float *own, size_t n, struct err *err)
+static enum err_code add_piece(struct homes *h, const struct homes_order *order,
+                               const struct piece *p, struct err *err)
 {
     const struct edges *edges = &h->exchange.edges;
-    int unit = h->weights->first_unit + i_unit;
+    int unit = h->weights->first_unit + p->i;
+    float *own = p->floats;
+    size_t n = p->n;
     bool is_behind = false; /* this replica's own is in the sum */
     bool is_first = true;
 
@@ -107,18 +122,18 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
 }
 
 /* Send it to its home, and begin anew. */
-static enum err_code send_piece(struct homes *h, const struct homes_order *order, int i, float *own,
-                                size_t n, struct err *err)
+static enum err_code send_piece(struct homes *h, const struct homes_order *order,
+                                const struct piece *p, struct err *err)
 {
-    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[i]];
+    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
     struct exchange_key key = exchange_key(exchange_edge(home->grads_out), MESSAGE_GRADS,
-                                           order->step, h->weights->first_unit + i);
+                                           order->step, h->weights->first_unit + p->i);
     enum err_code rc;
 
-    if (!computes(h, h->replica, order->n_microbatches))
+    if (order->kind == HOMES_COLLECT && !computes(h, h->replica, order->n_microbatches))
         return ERR_OK;
-    rc = exchange_send(&h->exchange, key, NULL, 0, own, n, err);
-    memset(own, 0, n * sizeof *own);
+    rc = exchange_send(&h->exchange, key, NULL, 0, p->floats, p->n, err);
+    memset(p->floats, 0, p->n * sizeof *p->floats);
     return rc;
 }
 
@@ -155,13 +170,46 @@ static enum err_code collect(struct homes *h, const struct homes_order *order, s
     return rc;
 }
 
-/* --- weights --- */
+static enum err_code apply_piece(struct homes *h, const struct homes_order *order,
+                                 const struct piece *p, struct err *err)
+{
+    (void)err;
+    pushes_apply(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats, &order->push);
+    return ERR_OK;
+}
 
-static enum err_code send_weights(struct homes *h, const struct homes_order *order, int i_unit,
-                                  float *params, size_t n, struct err *err)
+static void leave_out(struct homes *h)
+{
+    struct weights w = *h->weights;
+
+    weights_skip(&w);
+}
+
+static enum err_code push(struct homes *h, const struct homes_order *order, struct err *err)
 {
     const struct edges *edges = &h->exchange.edges;
-    int unit = h->weights->first_unit + i_unit;
+    enum err_code rc = ERR_OK;
+
+    for (int k = 0; rc == ERR_OK && k < edges->n_homes; k++)
+        if (edges->homes[k].grads_out >= 0)
+            rc = exchange_send(&h->exchange,
+                               exchange_key(exchange_edge(edges->homes[k].grads_out), MESSAGE_PUSH,
+                                            order->step, 0),
+                               &order->push, sizeof order->push, NULL, 0, err);
+    if (rc == ERR_OK && !order->push.is_applied)
+        leave_out(h);
+    for (int i = h->weights->n_units - 1; rc == ERR_OK && order->push.is_applied && i >= 0; i--)
+        rc = by_piece(h, order, i, is_at_home(h, i) ? apply_piece : send_piece, err);
+    return rc;
+}
+
+/* --- weights --- */
+
+static enum err_code send_weights(struct homes *h, const struct homes_order *order,
+                                  const struct piece *p, struct err *err)
+{
+    const struct edges *edges = &h->exchange.edges;
+    int unit = h->weights->first_unit + p->i;
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && i < edges->n_homes; i++) {
@@ -171,26 +219,26 @@ static enum err_code send_weights(struct homes *h, const struct homes_order *ord
             rc = exchange_send(
                 &h->exchange,
                 exchange_key(exchange_edge(to->weights_out), MESSAGE_WEIGHTS, order->step, unit),
-                NULL, 0, params, n, err);
+                NULL, 0, p->floats, p->n, err);
     }
     return rc;
 }
 
-static enum err_code receive_weights(struct homes *h, const struct homes_order *order, int i,
-                                     float *params, size_t n, struct err *err)
+static enum err_code receive_weights(struct homes *h, const struct homes_order *order,
+                                     const struct piece *p, struct err *err)
 {
-    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[i]];
+    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
     const struct exchange_key key = exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS,
-                                                 order->step, h->weights->first_unit + i);
+                                                 order->step, h->weights->first_unit + p->i);
     struct link_message msg;
     const float *piece;
     enum err_code rc = exchange_recv(&h->exchange, key, &msg, err);
 
     if (rc != ERR_OK)
         return rc;
-    rc = exchange_view(&h->exchange, &msg, n, NULL, &piece, err);
+    rc = exchange_view(&h->exchange, &msg, p->n, NULL, &piece, err);
     if (rc == ERR_OK)
-        memcpy(params, piece, n * sizeof *piece);
+        memcpy(p->floats, piece, p->n * sizeof *piece);
     exchange_release(&h->exchange, key, &msg);
     return rc;
 }
@@ -203,12 +251,23 @@ static void show_weights(struct homes *h, int i)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-static enum err_code spread(struct homes *h, const struct homes_order *order, struct err *err)
+static enum err_code read_weights(struct homes *h, const struct homes_order *order,
+                                  const struct piece *p, struct err *err)
 {
+    (void)order;
+    (void)err;
+    pushes_read(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats);
+    return ERR_OK;
+}
+
+/* SPREAD or PULL */
+static enum err_code move_weights(struct homes *h, const struct homes_order *order, struct err *err)
+{
+    piece_fn *at_home = order->kind == HOMES_PULL ? read_weights : send_weights;
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && i < h->weights->n_units; i++) {
-        rc = by_piece(h, order, i, is_at_home(h, i) ? send_weights : receive_weights, err);
+        rc = by_piece(h, order, i, is_at_home(h, i) ? at_home : receive_weights, err);
         if (rc == ERR_OK)
             show_weights(h, i);
     }
@@ -248,32 +307,42 @@ static void end_order(struct homes *h)
 
 static void *run(void *arg)
 {
+    static enum err_code (*const acts[])(struct homes * h, const struct homes_order *order,
+                                         struct err *err) = {[HOMES_COLLECT] = collect,
+                                                             [HOMES_SPREAD] = move_weights,
+                                                             [HOMES_PUSH] = push,
+                                                             [HOMES_PULL] = move_weights};
     struct homes *h = arg;
     struct homes_order order;
+    struct err why = {.text = ""};
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && next_order(h, &order, &h->failure.why) == ERR_OK) {
-        rc = order.is_weights ? spread(h, &order, &h->failure.why)
-                              : collect(h, &order, &h->failure.why);
+    threads_set_alone();
+    while (rc == ERR_OK && next_order(h, &order, &why) == ERR_OK) {
+        rc = acts[order.kind](h, &order, &why);
         if (rc == ERR_OK)
             end_order(h);
     }
-    h->failure.is_lost = h->exchange.is_lost;
-    atomic_store(&h->failure.is_set, rc != ERR_OK);
+    if (rc != ERR_OK)
+        exchange_fail(&h->exchange, &why);
     return NULL;
 }
 
 enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
-                         const struct weights *weights, struct exchange *x, struct err *err)
+                         const struct weights *weights, struct pushes *pushes, struct exchange *x,
+                         struct err *err)
 {
     enum err_code rc;
 
     *h = (struct homes){.plan = plan,
                         .replica = plan->workers[worker].replica,
                         .weights = weights,
-                        .exchange = {.link = x->link, .edges = x->edges, .stops = &h->stops}};
+                        .pushes = pushes,
+                        .failure = {.is_claimed = ATOMIC_FLAG_INIT}};
     if (x->edges.n_homes == 0)
         return ERR_OK;
+    x->other = &h->failure;
+    h->exchange = exchange_beside(x, &h->stops);
     find_homes(h);
     h->sum = malloc(EDGES_PIECE_FLOATS * sizeof *h->sum);
     if (!h->sum)
@@ -282,9 +351,7 @@ enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
     thread_cond_init(&h->changed);
     rc = thread_start(&h->thread, run, h, err);
     h->is_open = rc == ERR_OK;
-    if (h->is_open)
-        x->other = &h->failure;
-    else
+    if (!h->is_open)
         free(h->sum);
     return rc;
 }
@@ -309,9 +376,9 @@ void homes_close(struct homes *h, struct exchange *x)
 static void give_order(struct homes *h, struct homes_order order)
 {
     (void)pthread_mutex_lock(&h->lock);
-    for (int i = 0; order.is_weights && i < h->weights->n_units; i++)
-        h->has_weights[i] = is_at_home(h, i);
-    for (int i = 0; !order.is_weights && i < h->weights->n_units; i++)
+    for (int i = 0; is_of_weights(&order) && i < h->weights->n_units; i++)
+        h->has_weights[i] = order.kind == HOMES_SPREAD && is_at_home(h, i);
+    for (int i = 0; order.kind == HOMES_COLLECT && i < h->weights->n_units; i++)
         h->has_gradient[i] = false;
     h->orders[h->n_orders++] = order;
     (void)pthread_cond_broadcast(&h->changed);
@@ -321,13 +388,21 @@ static void give_order(struct homes *h, struct homes_order order)
 void homes_spread(struct homes *h, int64_t step)
 {
     if (h->is_open)
-        give_order(h, (struct homes_order){.is_weights = true, .step = step});
+        give_order(h, (struct homes_order){.kind = HOMES_SPREAD, .step = step});
 }
 
 void homes_collect(struct homes *h, int64_t step, int n_microbatches)
 {
     if (h->is_open)
-        give_order(h, (struct homes_order){.step = step, .n_microbatches = n_microbatches});
+        give_order(h, (struct homes_order){
+                          .kind = HOMES_COLLECT, .step = step, .n_microbatches = n_microbatches});
+}
+
+void homes_push(struct homes *h, int64_t number, const struct message_push *push)
+{
+    give_order(h, (struct homes_order){.kind = HOMES_PUSH, .step = number, .push = *push});
+    if (!push->is_last)
+        give_order(h, (struct homes_order){.kind = HOMES_PULL, .step = number});
 }
 
 void homes_put(struct homes *h, int i)

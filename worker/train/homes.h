@@ -10,6 +10,10 @@
  * already. Gradients go in falling order of units and weights in rising order, on all workers: so
  * none waits in a circle. Everything travels in pieces, through slots that the link has taken.
  *
+ * While replicas are asynchronous, homes apply the gradients of each ticket by themselves
+ * (train/pushes.h). Here they are pushed, once it is known how to apply them, and the weights are
+ * pulled, those of units at home too: a ticket needs weights that do not change.
+ *
  * Layer: train (may use wire api base). Threads: the trainer's and its own. In a plan of one
  * replica there is nothing to do: all calls return at once.
  */
@@ -20,15 +24,24 @@
 #include <stdatomic.h>
 
 #include "train/exchange.h"
+#include "train/pushes.h"
 #include "train/weights.h"
 
 #define HOMES_ORDERS_MAX 4
 
+enum homes_kind {
+    HOMES_COLLECT, /* gradients to the homes, which add them */
+    HOMES_SPREAD,  /* weights to the guests */
+    HOMES_PUSH,    /* gradients to the homes, which apply them */
+    HOMES_PULL,    /* weights after that */
+};
+
 /* What the thread does next. */
 struct homes_order {
-    bool is_weights; /* to the guests; else gradients to the homes */
-    int64_t step;
-    int n_microbatches; /* of a step's gradients: some replicas may have none */
+    enum homes_kind kind;
+    int64_t step;             /* or the number of the push */
+    int n_microbatches;       /* COLLECT: some replicas may have none */
+    struct message_push push; /* PUSH */
 };
 
 struct homes { /* all fields private */
@@ -37,11 +50,12 @@ struct homes { /* all fields private */
     const struct weights *weights;   /* of its stage; those of units at home are the state's */
     int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
     struct exchange exchange;        /* the thread's */
+    struct pushes *pushes;           /* of asynchronous replicas; borrowed */
     float *sum;                      /* room for a piece */
     bool is_open;
     pthread_t thread;
     atomic_bool stops;
-    struct exchange_failure failure; /* of the thread: it ends the trainer's waits too */
+    struct exchange_failure failure; /* of any thread beside the trainer: it ends its waits too */
     /* Under the lock: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -52,10 +66,10 @@ struct homes { /* all fields private */
 };
 
 /* Start the thread, on a link that is ready. Everything is borrowed; `x` is the trainer's until
- * homes_close(). ERR_NO_MEMORY. */
+ * homes_close(), and x->other is set. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
-                                    const struct weights *weights, struct exchange *x,
-                                    struct err *err);
+                                    const struct weights *weights, struct pushes *pushes,
+                                    struct exchange *x, struct err *err);
 /* Sets x->is_lost if the thread has lost a link. A zeroed one is fine. */
 void homes_close(struct homes *h, struct exchange *x);
 
@@ -66,6 +80,10 @@ void homes_spread(struct homes *h, int64_t step);
 void homes_collect(struct homes *h, int64_t step, int n_microbatches);
 /* This worker's gradient of unit `i` of its stage is complete. */
 void homes_put(struct homes *h, int i);
+
+/* A ticket has ended, and all gradients are complete: push them, and pull the weights unless it is
+ * the last one. `number` counts the round's pushes of this worker. */
+void homes_push(struct homes *h, int64_t number, const struct message_push *push);
 
 /* Wait until the weights of unit `i` of the stage are here; until everything that was ordered is
  * done: then the gradients of units at home are sums over all replicas. Errors of

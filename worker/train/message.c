@@ -69,6 +69,13 @@ size_t message_max_bytes(const struct message_limits *limits, int n_units)
     return batch > sum ? batch : sum;
 }
 
+int message_step_seqs(const struct message_facts *f, int batch_size, int64_t step)
+{
+    if ((step + 1) % f->steps_per_epoch == 0 && f->last_seqs < batch_size)
+        return (int)f->last_seqs;
+    return batch_size;
+}
+
 double message_loss_mean(const struct message_loss *l)
 {
     return l->sum / (double)(l->n > 0 ? l->n : 1) +
@@ -259,9 +266,25 @@ enum err_code message_sum_check(const struct message_sum *s, struct err *err)
     return rc == ERR_OK ? check_times(s->stage_mad_ms, s->n_stages, SPEC_STAGES_MAX - 1, err) : rc;
 }
 
+static bool is_share(double share)
+{
+    return share >= 0 && share <= 1;
+}
+
+enum err_code message_push_check(const struct message_push *p, struct err *err)
+{
+    if (!is_flag(p->is_applied) || !is_flag(p->is_last) || !isfinite(p->rate) ||
+        !isfinite(p->scale) || !is_share(p->share) || (p->is_applied && p->share <= 0) ||
+        p->updates < 0 || p->updates > STEPS_MAX)
+        return err_set(err, ERR_PROTOCOL, "gradients of a ticket: rate %g, scale %g, share %g",
+                       p->rate, p->scale, p->share);
+    return ERR_OK;
+}
+
 enum err_code message_end_check(const struct message_end *e, struct err *err)
 {
     const struct step_end *end = &e->end;
+    const struct message_ticket *ticket = &e->ticket;
     enum err_code rc;
 
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
@@ -270,6 +293,11 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
         !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed) || e->n_tokens < 0)
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
+    if (ticket->next < -1 || ticket->next > STEPS_MAX || !is_share(ticket->share) ||
+        ticket->steps_done < 0 || ticket->steps_done > STEPS_MAX || ticket->staleness_max < 0 ||
+        !isfinite(ticket->staleness))
+        return err_set(err, ERR_PROTOCOL, "end of a ticket of step %lld: %lld follows, share %g",
+                       (long long)end->step, (long long)ticket->next, ticket->share);
     rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
     return rc == ERR_OK ? check_times(e->stage_mad_ms, e->n_stages, SPEC_STAGES_MAX, err) : rc;
 }

@@ -25,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     7 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     8 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -46,7 +46,8 @@
     X(COPY, B)     /* a piece of a checkpoint's shard, for another node (train/copies.h) */        \
     X(COPIED, M)   /* the answer to the last one */                                                \
     X(GRADS, T)    /* a piece of a unit's gradient, to its home (train/homes.h) */                 \
-    X(WEIGHTS, T)  /* a piece of a unit's parameters, from its home */
+    X(WEIGHTS, T)  /* a piece of a unit's parameters, from its home */                             \
+    X(PUSH, M)     /* how a home applies the gradients of a ticket, which follow */
 
 #define MESSAGE_ENUM(name, parts) MESSAGE_##name,
 enum message_kind { MESSAGE_NONE, MESSAGE_KINDS(MESSAGE_ENUM) N_MESSAGE_KINDS };
@@ -112,6 +113,9 @@ struct message_facts {
     struct message_split splits[MESSAGE_SPLITS_MAX];
 };
 
+/* Sequences of a step: the last one of an epoch may have fewer than the batch size. */
+int message_step_seqs(const struct message_facts *f, int batch_size, int64_t step);
+
 /* A loss being summed. Means are taken at the end, over everything that was added. */
 struct message_loss {
     double sum;      /* over sequences, or over the masked tokens of a language model */
@@ -140,9 +144,19 @@ struct message_sum {
 /* Bytes of a sum over `n_units` units on the wire. */
 size_t message_sum_bytes(int n_units);
 
-/* The end of a step, for all stages. */
+/* Of asynchronous replicas (train/tickets.h); in a synchronous step all 0. */
+struct message_ticket {
+    int64_t next;       /* the replica's next one; -1: none is left in this round */
+    double share;       /* of a step's batch, in the one that has ended; 0: it was empty */
+    int64_t steps_done; /* of which all tickets have ended, in all replicas */
+    double staleness;   /* of tickets so far: their mean ... */
+    int64_t staleness_max;
+};
+
+/* The end of a step, for all stages, or that of a ticket, for those of its replica. */
 struct message_end {
     struct step_end end;
+    struct message_ticket ticket;
     int32_t saves;    /* 1: all stages write a checkpoint after the update */
     int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
     int32_t has_failed; /* ... 1: all have ended it, and some could not write it */
@@ -150,6 +164,14 @@ struct message_end {
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX]; /* as in the sum, like what follows */
     double stage_mad_ms[SPEC_STAGES_MAX];
+};
+
+/* How a home applies the gradients of a ticket. */
+struct message_push {
+    int32_t is_applied; /* 0: they are left out, and do not follow */
+    int32_t is_last;    /* 1: the sender has no more tickets in this round, and wants no weights */
+    double rate, scale, share;
+    int64_t updates; /* these as in struct weights_step */
 };
 
 /* The end of the evaluation of a split, likewise. */
@@ -213,6 +235,7 @@ MUST_CHECK enum err_code message_batch_read(const void *in, size_t n,
 MUST_CHECK enum err_code message_facts_check(const struct message_facts *f, struct err *err);
 MUST_CHECK enum err_code message_sum_check(const struct message_sum *s, struct err *err);
 MUST_CHECK enum err_code message_end_check(const struct message_end *e, struct err *err);
+MUST_CHECK enum err_code message_push_check(const struct message_push *p, struct err *err);
 MUST_CHECK enum err_code message_eval_check(const struct message_eval *e, struct err *err);
 MUST_CHECK enum err_code message_copied_check(const struct message_copied *c, struct err *err);
 MUST_CHECK enum err_code message_stop_check(const struct message_stop *s, struct err *err);

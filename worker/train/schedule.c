@@ -21,9 +21,36 @@ struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs)
                              .first_microbatch = plan_share_begin(plan, r.first_share, n)};
 }
 
+struct schedule schedule_of_ticket(const struct plan *plan, int replica, int part, int n_seqs)
+{
+    int n_parts = plan_n_replicas(plan);
+    int n = schedule_microbatches(plan, n_seqs);
+    int first = part * n / n_parts;
+
+    return (struct schedule){.n_stages = plan_replica(plan, replica).n_stages,
+                             .n_microbatches = (part + 1) * n / n_parts - first,
+                             .is_serial = plan->is_serial,
+                             .first_microbatch = first};
+}
+
 int schedule_in_flight(const struct schedule *s, int stage)
 {
     return s->is_serial ? 1 : min_int(s->n_microbatches, s->n_stages - stage);
+}
+
+int schedule_slots(const struct plan *plan, int worker)
+{
+    int replica = plan->workers[worker].replica;
+    int stage = worker - plan_replica(plan, replica).first_worker;
+    int batch = plan->spec.training.batch_size;
+    const struct schedule step = schedule_of(plan, replica, batch);
+    /* The last one is the largest. */
+    const struct schedule ticket =
+        schedule_of_ticket(plan, replica, plan_n_replicas(plan) - 1, batch);
+    int in_step = schedule_in_flight(&step, stage);
+    int in_ticket = spec_is_asynchronous(&plan->spec) ? schedule_in_flight(&ticket, stage) : 0;
+
+    return in_step > in_ticket ? in_step : in_ticket;
 }
 
 int schedule_length(const struct schedule *s)

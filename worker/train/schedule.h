@@ -30,9 +30,13 @@ struct schedule_op {
 int schedule_microbatches(const struct plan *plan, int n_seqs);
 /* What one replica does in it; of a short step perhaps nothing. */
 struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs);
+/* What it does for ticket `part` of a step (train/tickets.h), of as many as there are replicas. */
+struct schedule schedule_of_ticket(const struct plan *plan, int replica, int part, int n_seqs);
 
 /* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */
 int schedule_in_flight(const struct schedule *s, int stage);
+/* The same for a worker of the plan, in any step. */
+int schedule_slots(const struct plan *plan, int worker);
 
 /* Operations of a step: 2 M. */
 int schedule_length(const struct schedule *s);

@@ -92,13 +92,19 @@ bool stage_is_home(const struct stage *s, int i)
     return plan_home_has(&s->home, s->weights.first_unit + i);
 }
 
+/* May replicas be asynchronous? Then the entries of all units change (stage_take_snapshot()). */
+static bool is_asynchronous(const struct stage *s)
+{
+    return spec_is_asynchronous(&s->plan->spec) && plan_n_replicas(s->plan) > 1;
+}
+
 /* The weights of units that have their home elsewhere, in copies of the state's entries. */
 static void layout_guests(struct stage *s, struct arena *arena)
 {
     struct weights *w = &s->weights;
     struct weights_unit *units;
 
-    if (s->home.n_units == w->n_units)
+    if (s->home.n_units == w->n_units && !is_asynchronous(s))
         return;
     units = arena_take(arena, (size_t)w->n_units * sizeof *units);
     for (int i = 0; i < w->n_units; i++) {
@@ -115,6 +121,23 @@ static void layout_guests(struct stage *s, struct arena *arena)
     }
     if (arena->base)
         w->units = units;
+}
+
+static void layout_snapshots(struct stage *s, struct arena *arena)
+{
+    const struct weights *w = &s->weights;
+
+    if (!is_asynchronous(s))
+        return;
+    s->snapshots = arena_take(arena, (size_t)w->n_units * sizeof *s->snapshots);
+    for (int i = 0; i < w->n_units; i++) {
+        float *copy = stage_is_home(s, i)
+                          ? arena_floats(arena, model_unit_params(w->model, w->first_unit + i))
+                          : NULL;
+
+        if (arena->base)
+            s->snapshots[i] = copy;
+    }
 }
 
 static void layout_sums(struct stage *s, struct arena *arena)
@@ -144,6 +167,7 @@ static void layout(struct stage *s, struct arena *arena)
     size_t scratch = 0, saved = 0;
 
     layout_guests(s, arena);
+    layout_snapshots(s, arena);
     layout_sums(s, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
@@ -173,7 +197,6 @@ static void layout(struct stage *s, struct arena *arena)
 static void describe(struct stage *s, struct state *state, const struct plan *plan, int worker)
 {
     const struct plan_worker *p = &plan->workers[worker];
-    const struct schedule schedule = schedule_of(plan, p->replica, plan->spec.training.batch_size);
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
@@ -189,7 +212,7 @@ static void describe(struct stage *s, struct state *state, const struct plan *pl
     s->index = worker - s->replica.first_worker;
     s->is_first = s->index == 0;
     s->is_last = s->index == s->replica.n_stages - 1;
-    s->n_slots = schedule_in_flight(&schedule, s->index);
+    s->n_slots = schedule_slots(plan, worker);
 }
 
 size_t stage_bytes(const struct plan *plan, int worker)
@@ -237,6 +260,36 @@ void stage_use(struct stage *s, struct weights_unit *units)
     else if (s->home.n_units > 0)
         memcpy(&w->units[s->home.first_unit - w->first_unit], units,
                (size_t)s->home.n_units * sizeof *units);
+}
+
+/* The first unit has the words of a language model. */
+static void use_params(struct stage *s, int i, float *params)
+{
+    s->weights.units[i].params = params;
+    if (i > 0 || !s->is_first || !s->tie.is_tied)
+        return;
+    s->tie.owned = params;
+    if (s->is_last)
+        s->tie.words = params;
+}
+
+void stage_take_snapshot(struct stage *s)
+{
+    for (int i = 0; i < s->weights.n_units; i++) {
+        const struct weights_unit *u = &s->weights.units[i];
+
+        if (!s->snapshots[i])
+            continue;
+        memcpy(s->snapshots[i], u->params, u->count * sizeof *u->params);
+        use_params(s, i, s->snapshots[i]);
+    }
+}
+
+void stage_drop_snapshot(struct stage *s, const struct state *state)
+{
+    for (int i = 0; i < s->weights.n_units; i++)
+        if (s->snapshots[i])
+            use_params(s, i, state->units[s->weights.first_unit + i].params);
 }
 
 static enum unit_kind kind_of(const struct stage *s, int i)

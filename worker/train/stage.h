@@ -63,7 +63,8 @@ struct stage {
     int n_slots;
     struct stage_slot *slots;
     const struct stage_hooks *hooks; /* NULL: none */
-    float **sums; /* [n_units]: of the shares before; NULL where the replica has one */
+    float **sums;      /* [n_units]: of the shares before; NULL where the replica has one */
+    float **snapshots; /* [n_units]: weights of units at home; NULL where none are taken */
     float *scratch;
     float *saved;    /* of the unit that computes, when activations are recomputed */
     float *out;      /* of the last unit */
@@ -100,6 +101,11 @@ bool stage_is_home(const struct stage *s, int i);
 
 /* Run the units at home with these weights, in place of the state's; borrowed. */
 void stage_use(struct stage *s, struct weights_unit *units);
+
+/* While replicas are asynchronous, compute with a copy of the weights of units at home: as they are
+ * now, and as a pull gives them (train/homes.h). Otherwise with the weights of the state. */
+void stage_take_snapshot(struct stage *s);
+void stage_drop_snapshot(struct stage *s, const struct state *state);
 
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
  * tokens outside the vocabulary and sequences longer than the model's positions;

@@ -125,7 +125,7 @@ enum err_code state_apply(struct state *s, const struct spec *spec, const struct
                           struct err *err)
 {
     struct weights_step how = {
-        .spec = spec, .rate = end->rate, .scale = end->scale, .updates = end->updates};
+        .spec = spec, .rate = end->rate, .scale = end->scale, .share = 1, .updates = end->updates};
 
     s->end = *end;
     if (end->outcome == STEP_FAIL)
@@ -149,6 +149,23 @@ enum err_code state_apply(struct state *s, const struct spec *spec, const struct
     s->updates = updates_after(end);
     s->is_finished = false;
     return ERR_OK;
+}
+
+void state_reach(struct state *s, const struct step_end *end)
+{
+    drop_up_to(s, STATE_KEPT);
+    s->end = *end;
+    s->step = end->step;
+    s->updates = updates_after(end);
+    s->is_finished = false;
+    s->is_between = false;
+}
+
+void state_settle(struct state *s)
+{
+    if (s->is_between)
+        drop_up_to(s, STATE_OWN);
+    s->is_between = false;
 }
 
 enum err_code state_resume(struct state *s, const struct spec *spec, const struct resume *at,

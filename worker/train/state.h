@@ -3,7 +3,8 @@
  * The state outlives sessions (train/session.h): a session works on a run of its units and leaves
  * it at a step's boundary, whatever ends the session. All units that are held are at the same step.
  * If the gradients of the next step are complete when a session ends, they are kept: another worker
- * may have received that step's STEP_END (api/resume.h), which the next revision then repeats.
+ * may have received that step's STEP_END (api/resume.h), which the next revision then repeats. What
+ * asynchronous replicas leave between two boundaries is of no step, and is dropped.
  *
  * Every unit has a block of memory of its own, so units come and go one by one. One that is given
  * away is kept until its new owner's first step is over.
@@ -28,6 +29,7 @@ struct state {
     int64_t step;                  /* optimizer steps done, counting skipped ones */
     int64_t updates;     /* of the weights so far; fewer than steps when some were skipped */
     bool is_finished;    /* own units have the complete gradients of the next step */
+    bool is_between;     /* asynchronous replicas have changed the units since `step` */
     struct step_end end; /* the newest that is known; of step + 1 until it is applied */
     enum state_hold hold[MODEL_UNITS_MAX];
     struct weights_unit units[MODEL_UNITS_MAX]; /* by unit of the model */
@@ -66,6 +68,11 @@ struct weights state_weights(struct state *s, const struct spec *spec, int first
  * kept units, now a step behind, are dropped. ERR_INVALID when the job fails with that step. */
 MUST_CHECK enum err_code state_apply(struct state *s, const struct spec *spec,
                                      const struct step_end *end, struct err *err);
+
+/* The boundary behind asynchronous steps, at which all units are again. */
+void state_reach(struct state *s, const struct step_end *end);
+/* A session ends, perhaps between two boundaries. */
+void state_settle(struct state *s);
 
 /* Move to the point from which a revision goes on: do the update of its STEP_END if that is
  * missing, or drop what is of another step or lineage. All units that are left are STATE_KEPT, and

@@ -193,14 +193,9 @@ static void smooth(double *average, double value, int64_t i)
     *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
 }
 
-/* Sequences of `step`: the last one of an epoch may have fewer. */
 static int step_seqs(const struct train *t, int64_t step)
 {
-    int batch = t->plan->spec.training.batch_size;
-
-    if ((step + 1) % t->facts.steps_per_epoch == 0 && t->facts.last_seqs < batch)
-        return (int)t->facts.last_seqs;
-    return batch;
+    return message_step_seqs(&t->facts, t->plan->spec.training.batch_size, step);
 }
 
 /* A smaller step is not averaged with the others, unless there are no others. */
@@ -217,8 +212,7 @@ static double ms_since(int64_t from_ns)
 /* What this stage computes per micro-batch, in the last steps: see stopwatch_ms(). */
 static struct pace_figures stage_pace(struct train *t, int64_t step)
 {
-    int replica = t->plan->workers[t->stage->worker].replica;
-    int n = schedule_of(t->plan, replica, step_seqs(t, step)).n_microbatches;
+    int n = t->schedule.n_microbatches;
     int64_t n_samples = t->computing.n_samples;
     double per_batch = 1.0 / 1e6 / n;
     struct pace_figures wall, cpu;
@@ -292,44 +286,30 @@ static int find_share_end(const struct plan *plan, const struct plan_replica *r,
 /* All micro-batches of the replica, forward and back. */
 static enum err_code run_microbatches(struct train *t, int64_t step, struct err *err)
 {
-    int replica = t->plan->workers[t->stage->worker].replica;
-    const struct schedule schedule = schedule_of(t->plan, replica, step_seqs(t, step));
+    const struct schedule *schedule = &t->schedule;
     int n = schedule_microbatches(t->plan, step_seqs(t, step));
-    int last = schedule.first_microbatch + schedule.n_microbatches - 1;
+    int last = schedule->first_microbatch + schedule->n_microbatches - 1;
     enum err_code rc = ERR_OK;
 
-    homes_collect(&t->homes, step, n);
-    for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
-        struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
-        int share;
+    for (int i = 0; rc == ERR_OK && i < schedule_length(schedule); i++) {
+        struct schedule_op op = schedule_op(schedule, t->stage->index, i);
+        int share = -1;
 
         t->is_last_backward = op.is_backward && op.microbatch == last;
         rc = op.is_backward ? backward(t, step, op.microbatch, err)
                             : forward(t, step, op.microbatch, err);
-        share = op.is_backward ? find_share_end(t->plan, &t->stage->replica, op.microbatch, n) : -1;
+        if (op.is_backward && t->is_ticket)
+            share = t->is_last_backward ? t->stage->replica.first_share : -1;
+        else if (op.is_backward)
+            share = find_share_end(t->plan, &t->stage->replica, op.microbatch, n);
         if (rc == ERR_OK && share >= 0)
             rc = end_share(t, step, share, t->is_last_backward, err);
     }
-    return rc == ERR_OK ? homes_wait(&t->homes, &t->exchange, err) : rc;
-}
-
-static enum err_code receive_sum(struct train *t, int edge, int64_t step, int n_units,
-                                 struct message_sum *out, struct err *err)
-{
-    enum err_code rc =
-        exchange_recv_meta(&t->exchange, exchange_key(edge, MESSAGE_STEP_SUM, step, 0), out,
-                           message_sum_bytes(n_units), err);
-
-    if (rc == ERR_OK)
-        rc = message_sum_check(out, err);
-    if (rc == ERR_OK && out->n_units != n_units)
-        rc = err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units, not %d", out->n_units,
-                     n_units);
     return rc;
 }
 
-/* This stage's part. From here on all its gradients are complete: an update needs no more than the
- * STEP_END. */
+/* This stage's part. From here on all its gradients are complete: the update of a synchronous step
+ * needs no more than the STEP_END. */
 static void add_own(struct train *t, int64_t step, struct message_sum *sum)
 {
     const struct weights *w = &t->stage->weights;
@@ -337,8 +317,9 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
 
     stopwatch_start(&t->compute);
     for (int i = 0; i < w->n_units; i++)
-        sum->square_sums[sum->n_units++] =
-            stage_is_home(t->stage, i) ? squares_sum(w->units[i].grads, w->units[i].count) : 0;
+        sum->square_sums[sum->n_units++] = t->is_ticket || stage_is_home(t->stage, i)
+                                               ? squares_sum(w->units[i].grads, w->units[i].count)
+                                               : 0;
     stopwatch_stop(&t->compute);
     pace = stage_pace(t, step);
     sum->stage_mad_ms[sum->n_stages] = pace.mad_ms;
@@ -355,7 +336,7 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
         sum->loss = t->loss;
         sum->n_tokens = t->tokens;
     }
-    t->state->is_finished = true;
+    t->state->is_finished = !t->is_ticket;
 }
 
 /* Add what another replica has summed up, behind those before it. */
@@ -379,15 +360,17 @@ static enum err_code add_replica(struct message_sum *sum, const struct message_s
     return ERR_OK;
 }
 
-/* Receive the sums of the stages before, add this stage's and, at the decider, those of the other
- * replicas; pass them on. */
+/* Receive the sums of the stages before, add this stage's and, at the decider in a synchronous
+ * step, those of the other replicas; pass them on. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
+    int n_replicas = t->is_ticket ? 1 : plan_n_replicas(t->plan);
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){.n_units = 0};
     if (!t->stage->is_first)
-        rc = receive_sum(t, EDGE_FORWARD_IN, step, t->stage->weights.first_unit, sum, err);
+        rc = exchange_recv_sum(&t->exchange, EDGE_FORWARD_IN, step, t->stage->weights.first_unit,
+                               sum, err);
     if (rc != ERR_OK)
         return rc;
     add_own(t, step, sum);
@@ -396,10 +379,10 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
                              exchange_key(t->stage->is_last ? EDGE_SUMS_OUT : EDGE_FORWARD_OUT,
                                           MESSAGE_STEP_SUM, step, 0),
                              sum, message_sum_bytes(sum->n_units), NULL, 0, err);
-    for (int r = 1, n = plan_n_replicas(t->plan); rc == ERR_OK && r < n; r++) {
+    for (int r = 1; rc == ERR_OK && r < n_replicas; r++) {
         struct message_sum other;
 
-        rc = receive_sum(t, EDGE_SUMS_IN + r, step, sum->n_units, &other, err);
+        rc = exchange_recv_sum(&t->exchange, EDGE_SUMS_IN + r, step, sum->n_units, &other, err);
         if (rc == ERR_OK)
             rc = add_replica(sum, &other, err);
     }
@@ -520,33 +503,40 @@ static void show_pace(struct train *t, const struct message_end *end)
     memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
 }
 
-static void show_step(struct train *t, int64_t step, const struct message_end *end)
+/* `n` steps up to `steps_done` took so long together, from the last one that was shown. */
+static void show_steps(struct train *t, int64_t steps_done, int64_t n, double seconds,
+                       const struct message_end *end)
 {
     struct progress *p = &t->progress;
-    double seconds = ms_since(t->step_from_ns) / 1000;
+    double each = seconds / (double)n;
 
-    if (is_typical(t, step)) {
-        int64_t i = step - t->first_step;
+    if (is_typical(t, steps_done - 1)) {
+        int64_t i = steps_done - n - t->first_step;
 
-        pace_add(&t->stepping, seconds * 1000, (double[PACE_TIMES]){seconds * 1000});
-        smooth(&t->seconds_per_step, seconds, i);
+        pace_add(&t->stepping, each * 1000, (double[PACE_TIMES]){each * 1000});
+        smooth(&t->seconds_per_step, each, i);
         if (i > 0) /* see smooth() */
-            stretch_add(&t->steps, seconds * 1000);
-        smooth(&t->tokens_per_step, (double)end->n_tokens, i);
+            stretch_add(&t->steps, each * 1000);
+        smooth(&t->tokens_per_step, (double)end->n_tokens / (double)n, i);
     }
     p->state = PROGRESS_TRAINING;
-    p->step = step + 1;
+    p->step = steps_done;
     p->skipped_steps = t->state->step - t->state->updates;
-    p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
+    p->epoch = (int)(steps_done / t->facts.steps_per_epoch);
     p->loss = end->end.loss;
     p->step_ms = t->seconds_per_step * 1000;
     p->best_step_ms = t->steps.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
-    p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
+    p->eta_seconds = (double)(t->facts.total_steps - steps_done) * t->seconds_per_step;
     show_pace(t, end);
     mailbox_set_progress(t->mailbox, p);
     if (t->history)
         history_step(t->history, p, clock_now_ms());
+}
+
+static void show_step(struct train *t, int64_t step, const struct message_end *end)
+{
+    show_steps(t, step + 1, 1, ms_since(t->step_from_ns) / 1000, end);
 }
 
 static void show_metric(struct progress *p, const char *name, double value)
@@ -748,19 +738,43 @@ static void start_counting(struct train *t, int split)
     t->loss = t->share = (struct message_loss){0};
 }
 
+/* Behind the last step it may have to wait. */
+static enum err_code save_step(struct train *t, const struct message_end *end, struct err *err)
+{
+    enum err_code rc = end->saves ? begin_checkpoint(t, end->is_saved, err) : ERR_OK;
+
+    if (rc == ERR_OK && end->saves && t->wanted > 0)
+        t->ordered = (struct progress_ordered){t->wanted, t->state->step};
+    return rc;
+}
+
+static int replica_of(const struct train *t)
+{
+    return t->plan->workers[t->stage->worker].replica;
+}
+
+static void note_leaving(struct train *t, int64_t step)
+{
+    if (t->is_leaving || !mailbox_is_leaving(t->mailbox))
+        return;
+    t->is_leaving = true;
+    LOG(LOG_INFO, "leaving: goes on until others have its units", LOG_I("step", step));
+}
+
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
     struct message_end end = {.n_stages = 0};
     struct message_sum sum;
     enum err_code rc = ERR_OK;
 
-    if (!t->is_leaving && mailbox_is_leaving(t->mailbox)) {
-        t->is_leaving = true;
-        LOG(LOG_INFO, "leaving: goes on until others have its units", LOG_I("step", step));
-    }
+    note_leaving(t, step);
+    t->schedule = schedule_of(t->plan, replica_of(t), step_seqs(t, step));
     t->step_from_ns = clock_now_ns();
     start_counting(t, TRAIN_STEP);
+    homes_collect(&t->homes, step, schedule_microbatches(t->plan, step_seqs(t, step)));
     rc = run_microbatches(t, step, err);
+    if (rc == ERR_OK)
+        rc = homes_wait(&t->homes, &t->exchange, err);
     if (rc == ERR_OK)
         rc = add_up(t, step, &sum, err);
     if (rc == ERR_OK && train_is_decider(t))
@@ -771,11 +785,173 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         settle_checkpoint(t, end.is_saved, end.has_failed);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end);
-    if (rc == ERR_OK && end.saves)
-        rc = begin_checkpoint(t, end.is_saved, err); /* behind the last step it may have to wait */
-    if (rc == ERR_OK && end.saves && t->wanted > 0)
-        t->ordered = (struct progress_ordered){t->wanted, step + 1};
+    return rc == ERR_OK ? save_step(t, &end, err) : rc;
+}
+
+/* --- asynchronous steps: a round --- */
+
+/* How the gradients of a ticket are to be applied, and the replica's next one: the decider hears it
+ * from its desk, the others from the decider. `step` is that of the ticket. */
+static enum err_code return_ticket(struct train *t, int64_t step, const struct message_sum *sum,
+                                   struct message_end *end, struct err *err)
+{
+    enum err_code rc;
+
+    if (train_is_decider(t))
+        desk_serve(t->desk, sum, end);
+    rc = exchange_spread(&t->exchange, ROUTE_IN_REPLICA, MESSAGE_STEP_END, step, end, sizeof *end,
+                         err);
+    if (rc == ERR_OK)
+        rc = message_end_check(end, err);
+    if (rc == ERR_OK && end->end.outcome == STEP_FAIL)
+        rc = state_apply(t->state, &t->plan->spec, &end->end, err);
     return rc;
+}
+
+static enum err_code run_ticket(struct train *t, int64_t ticket, struct message_end *end,
+                                struct err *err)
+{
+    int n = plan_n_replicas(t->plan);
+    int64_t step = tickets_step(ticket, n);
+    struct message_sum sum;
+    enum err_code rc;
+
+    note_leaving(t, step);
+    t->schedule =
+        schedule_of_ticket(t->plan, replica_of(t), tickets_part(ticket, n), step_seqs(t, step));
+    t->step_from_ns = clock_now_ns();
+    start_counting(t, TRAIN_STEP);
+    rc = run_microbatches(t, step, err);
+    if (rc == ERR_OK)
+        rc = add_up(t, step, &sum, err);
+    return rc == ERR_OK ? return_ticket(t, step, &sum, end, err) : rc;
+}
+
+/* Apply the gradients, and get the weights for the next ticket. */
+static enum err_code push(struct train *t, int64_t number, const struct message_end *end,
+                          struct err *err)
+{
+    const struct message_push how = {.is_applied = end->end.outcome == STEP_APPLY,
+                                     .is_last = end->ticket.next < 0,
+                                     .rate = end->end.rate,
+                                     .scale = end->end.scale,
+                                     .share = end->ticket.share,
+                                     .updates = end->end.updates};
+    const struct tie *tie = &t->stage->tie;
+    enum err_code rc = ERR_OK;
+
+    homes_push(&t->homes, number, &how);
+    if (how.is_last)
+        return homes_wait(&t->homes, &t->exchange, err);
+    if (tie->is_tied && t->stage->is_first)
+        rc = homes_wait_weights(&t->homes, 0, &t->exchange, err);
+    return rc == ERR_OK ? tie_spread(&t->stage->tie, &t->exchange,
+                                     tickets_step(end->ticket.next, plan_n_replicas(t->plan)), err)
+                        : rc;
+}
+
+/* The leader shows the steps that all replicas have done since it last did. */
+static void show_ticket(struct train *t, const struct message_end *end)
+{
+    int64_t n = end->ticket.steps_done - t->progress.step;
+
+    settle_checkpoint(t, end->is_saved, end->has_failed);
+    if (n <= 0 || !train_is_leader(t))
+        return;
+    show_steps(t, end->ticket.steps_done, n, ms_since(t->shown_ns) / 1000, end);
+    t->shown_ns = clock_now_ns();
+}
+
+/* All replicas meet: everything that was pushed is in the weights. */
+static enum err_code meet(struct train *t, struct message_end *end, struct err *err)
+{
+    enum err_code rc = pushes_wait(&t->pushes, &t->exchange, err);
+
+    if (rc == ERR_OK && train_is_decider(t))
+        rc = desk_finish(t->desk, &t->exchange, end, err);
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_STEP_END, t->state->step,
+                             end, sizeof *end, err);
+    if (rc == ERR_OK)
+        rc = message_end_check(end, err);
+    if (rc == ERR_OK && end->end.step <= t->state->step)
+        rc = err_set(err, ERR_PROTOCOL, "end of asynchronous steps at %lld, not behind %lld",
+                     (long long)end->end.step, (long long)t->state->step);
+    if (rc != ERR_OK)
+        return rc;
+    if (train_is_leader(t))
+        LOG(LOG_INFO, "asynchronous steps", LOG_I("from", t->state->step),
+            LOG_I("to", end->end.step), LOG_F("staleness", end->ticket.staleness),
+            LOG_I("greatest", end->ticket.staleness_max));
+    state_reach(t->state, &end->end);
+    return ERR_OK;
+}
+
+static enum err_code open_round(struct train *t, int64_t until, struct err *err)
+{
+    const struct desk_params params = {.plan = t->plan,
+                                       .facts = &t->facts,
+                                       .first_step = t->state->step,
+                                       .end_step = until,
+                                       .updates = t->state->updates};
+    enum err_code rc = release_state(t, err);
+
+    if (rc == ERR_OK) /* the weights of the step before go to all that run them */
+        rc = homes_wait(&t->homes, &t->exchange, err);
+    if (rc != ERR_OK)
+        return rc;
+    stage_take_snapshot(t->stage);
+    t->is_ticket = true;
+    t->state->is_between = true;
+    t->shown_ns = clock_now_ns();
+    rc = pushes_open(&t->pushes, t->plan, t->stage->worker, t->state, &t->exchange, err);
+    if (rc == ERR_OK && train_is_decider(t)) {
+        t->desk = calloc(1, sizeof *t->desk);
+        rc = t->desk ? desk_open(t->desk, &params, &t->exchange, err)
+                     : err_set(err, ERR_NO_MEMORY, "no memory for tickets");
+    }
+    return rc;
+}
+
+/* Only when the thread of the homes has nothing left to push. */
+static void close_round(struct train *t)
+{
+    pushes_close(&t->pushes);
+    if (t->desk)
+        desk_close(t->desk);
+    free(t->desk);
+    t->desk = NULL;
+    t->is_ticket = false;
+}
+
+/* From one boundary to the next one, at `until` or before. */
+static enum err_code run_round(struct train *t, int64_t until, struct err *err)
+{
+    struct message_end end = {.n_stages = 0};
+    int64_t step = t->state->step;
+    enum err_code rc = open_round(t, until, err);
+
+    if (rc == ERR_OK)
+        rc = return_ticket(t, step, NULL, &end, err);
+    if (rc == ERR_OK && end.ticket.next < 0) /* others were faster: its guests' homes wait for it */
+        rc = push(t, 0, &end, err);
+    for (int64_t number = 0; rc == ERR_OK && end.ticket.next >= 0; number++) {
+        rc = run_ticket(t, end.ticket.next, &end, err);
+        if (rc == ERR_OK)
+            rc = push(t, number, &end, err);
+        if (rc == ERR_OK)
+            show_ticket(t, &end);
+    }
+    if (rc == ERR_OK)
+        rc = meet(t, &end, err);
+    if (rc != ERR_OK)
+        return rc;
+    close_round(t);
+    stage_drop_snapshot(t->stage, t->state);
+    rc = spread_weights(t, t->state->step - 1, err);
+    if (rc == ERR_OK)
+        show_ticket(t, &end);
+    return rc == ERR_OK ? save_step(t, &end, err) : rc;
 }
 
 static enum err_code evaluate_split(struct train *t, int64_t step, int split,
@@ -944,6 +1120,23 @@ static bool is_evaluation_due(const struct train *t, int64_t steps_done)
            (every > 0 && steps_done > 0 && steps_done % every == 0);
 }
 
+static bool is_asynchronous(const struct train *t, int64_t step)
+{
+    return plan_n_replicas(t->plan) > 1 &&
+           step >= spec_switch_step(&t->plan->spec, t->facts.total_steps);
+}
+
+/* The next boundary of asynchronous steps behind `step`: where something has to be done. */
+static int64_t next_boundary(const struct train *t, int64_t step)
+{
+    int every = t->plan->spec.training.evaluate_every;
+    int64_t end = t->facts.total_steps;
+
+    if (every > 0 && (step / every + 1) * every < end)
+        end = (step / every + 1) * every;
+    return t->until > step && t->until < end ? t->until : end;
+}
+
 /* The evaluation that was due when the session before ended comes first. */
 static enum err_code run_steps(struct train *t, struct err *err)
 {
@@ -967,8 +1160,9 @@ static enum err_code run_steps(struct train *t, struct err *err)
         if (rc == ERR_OK && t->until > 0 && step == t->until)
             rc = err_set(err, ERR_AGAIN, "halted at step %lld as planned", (long long)step);
         if (rc == ERR_OK)
-            rc = run_step(t, step, err);
-        is_due = is_evaluation_due(t, step + 1);
+            rc = is_asynchronous(t, step) ? run_round(t, next_boundary(t, step), err)
+                                          : run_step(t, step, err);
+        is_due = is_evaluation_due(t, t->state->step);
     }
     return rc;
 }
@@ -979,7 +1173,8 @@ static enum err_code open_homes(struct train *t, struct err *err)
         t->hooks = (struct stage_hooks){t, needs_weights, has_added};
         t->stage->hooks = &t->hooks;
     }
-    return homes_open(&t->homes, t->plan, t->stage->worker, &t->stage->weights, &t->exchange, err);
+    return homes_open(&t->homes, t->plan, t->stage->worker, &t->stage->weights, &t->pushes,
+                      &t->exchange, err);
 }
 
 enum err_code train_run(struct train *t, struct err *err)
@@ -1019,6 +1214,8 @@ enum err_code train_run(struct train *t, struct err *err)
     if (rc == ERR_OK || rc == ERR_AGAIN) /* the others need all that was sent */
         (void)!homes_wait(&t->homes, &t->exchange, NULL);
     homes_close(&t->homes, &t->exchange);
+    close_round(t);
+    state_settle(t->state);
     free(t->meta);
     t->meta = NULL;
     return rc;

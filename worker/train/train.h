@@ -2,11 +2,13 @@
  *
  * All stages run the same loop: micro-batches in the order of train/schedule, the sums over
  * replicas (train/homes.h), then the end of the step (train/message.h), an evaluation by the lead
- * where one is due and after the last step. It may end the run early (train/best.h). Test sets are
- * predicted at the end, with the best weights if those are kept: the stage then has them, the state
- * those of the last step. First stages load the data; every stage posts its progress to the
- * mailbox. However the loop ends, the state is at a step's boundary (train/state.h). Layer: train.
- * Threads: one; the mailbox's and the link's run beside it.
+ * where one is due and after the last step. Asynchronous replicas (ASP) compute tickets instead of
+ * shares of a step (train/tickets.h), in rounds: at the boundaries between them they meet, and
+ * everything that needs the state of a step is done there. It may end the run early (train/best.h).
+ * Test sets are predicted at the end, with the best weights if those are kept: the stage then has
+ * them, the state those of the last step. First stages load the data; every stage posts its
+ * progress to the mailbox. However the loop ends, the state is at a step's boundary
+ * (train/state.h). Layer: train. Threads: one; the mailbox's and the link's run beside it.
  */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
@@ -15,11 +17,14 @@
 #include "train/best.h"
 #include "train/checkpoint.h"
 #include "train/control.h"
+#include "train/desk.h"
 #include "train/exchange.h"
 #include "train/history.h"
 #include "train/homes.h"
 #include "train/loader.h"
 #include "train/pace.h"
+#include "train/pushes.h"
+#include "train/schedule.h"
 #include "train/score.h"
 #include "train/stage.h"
 #include "train/stopwatch.h"
@@ -48,6 +53,10 @@ struct train {
                           predictions */
     struct exchange exchange;
     struct homes homes;
+    struct pushes pushes;     /* in a round of asynchronous steps ... */
+    struct desk *desk;        /* ... likewise, the decider's; NULL: none */
+    bool is_ticket;           /* one is computed, not a synchronous step */
+    struct schedule schedule; /* of the step or the ticket */
     struct stage_hooks hooks;
     struct err hook_failure;
     bool is_last_backward; /* of the step */
@@ -61,6 +70,7 @@ struct train {
     struct stopwatch compute;   /* in this step, with the update of the step before */
     struct stopwatch update;    /* of the weights, in the step before */
     int64_t step_from_ns;       /* when this step began */
+    int64_t shown_ns;           /* when the leader last showed asynchronous steps */
     struct pace computing;      /* per micro-batch: wall time and CPU time */
     struct pace stepping;       /* of whole steps: wall time; the leader's */
     int cpu_milli;              /* that may be used */

@@ -52,6 +52,11 @@ double optimizer_rate(const struct spec *spec, int64_t step, int64_t total)
     return rate * fmax(0, ((double)total - at) / fmax(1, (double)total - warmup));
 }
 
+double optimizer_share(const struct spec *spec, double share)
+{
+    return spec->training.optimizer == SPEC_OPTIMIZER_ADAMW ? sqrt(share) : share;
+}
+
 double optimizer_scale(double square_sum, double max_grad_norm)
 {
     double norm = sqrt(square_sum);
@@ -61,43 +66,53 @@ double optimizer_scale(double square_sum, double max_grad_norm)
     return fmin(1, max_grad_norm / (norm + 1e-6));
 }
 
+/* The tensor's part of the floats from `at` to `end` of its unit; `grads` are those from `at` on.
+ */
 static void update_tensor(const struct weights_step *step, const struct weights_unit *u,
-                          const struct model_tensor *t)
+                          const struct model_tensor *t, size_t at, size_t end, float *grads)
 {
     const struct spec *spec = step->spec;
     /* Biases and LayerNorm have no decay. */
     double decay = t->is_matrix ? spec->training.weight_decay : 0;
     struct sgd sgd = {.lr = step->rate,
-                      .momentum = spec->training.momentum,
+                      .momentum = spec->training.momentum * step->share,
                       .decay = decay,
                       .grad_scale = step->scale};
     struct adamw adamw = {.lr = step->rate,
-                          .beta1 = spec->training.beta1,
-                          .beta2 = spec->training.beta2,
+                          .beta1 = pow(spec->training.beta1, step->share),
+                          .beta2 = pow(spec->training.beta2, step->share),
                           .eps = spec->training.epsilon,
                           .decay = decay,
                           .grad_scale = step->scale,
-                          .step = (long)step->updates + 1};
-    float *params = u->params + t->offset;
-    float *grads = u->grads + t->offset;
-    float *moment = u->moment + t->offset;
+                          .step = lround((double)(step->updates + 1) / step->share)};
+    size_t first = t->offset > at ? t->offset : at;
+    size_t last = t->offset + t->count < end ? t->offset + t->count : end;
 
+    if (first >= last)
+        return;
     if (spec->training.optimizer == SPEC_OPTIMIZER_SGD)
-        sgd_step(&sgd, params, grads, moment, t->count);
+        sgd_step(&sgd, u->params + first, grads + (first - at), u->moment + first, last - first);
     else
-        adamw_step(&adamw, params, grads, moment, u->variance + t->offset, t->count);
+        adamw_step(&adamw, u->params + first, grads + (first - at), u->moment + first,
+                   u->variance + first, last - first);
+}
+
+void weights_update_part(const struct model *model, int unit, const struct weights_unit *u,
+                         size_t at, size_t n, float *grads, const struct weights_step *step)
+{
+    for (int i = 0; i < model_unit_tensors(model, unit); i++) {
+        struct model_tensor t = model_tensor(model, unit, i);
+
+        update_tensor(step, u, &t, at, at + n, grads);
+    }
 }
 
 void weights_update(struct weights *w, const struct weights_step *step)
 {
     for (int i = 0; i < w->n_units; i++) {
-        int unit = w->first_unit + i;
+        const struct weights_unit *u = &w->units[i];
 
-        for (int j = 0; j < model_unit_tensors(w->model, unit); j++) {
-            struct model_tensor t = model_tensor(w->model, unit, j);
-
-            update_tensor(step, &w->units[i], &t);
-        }
+        weights_update_part(w->model, w->first_unit + i, u, 0, u->count, u->grads, step);
     }
 }
 

@@ -27,11 +27,16 @@ struct weights {
     struct weights_unit *units; /* [n_units], of unit first_unit + i; borrowed from the state */
 };
 
+/* An update that uses only a share of a step's batch (train/tickets.h) moves the moments by as much
+ * less: AdamW's constants are beta^share, so that they forget as much in a whole step as before.
+ * SGD's momentum is multiplied by the share, as gradients that are late act like momentum already
+ * (arXiv 1605.09774). Rate and scale are given as they are to be used. */
 struct weights_step {
     const struct spec *spec; /* borrowed: the optimizer and its constants */
-    double rate;             /* learning rate of this step */
+    double rate;             /* learning rate of this update */
     double scale;            /* of the gradients */
-    int64_t updates;         /* of these weights before this one */
+    double share;            /* of a step's batch: 1, or less */
+    int64_t updates;         /* of these weights before this one, in whole steps */
 };
 
 /* BERT's random start of `unit`, a function of (seed, tensor, element). */
@@ -49,12 +54,20 @@ double weights_square_sum(const struct weights *w, double square_sum);
  * Trainer. */
 double optimizer_rate(const struct spec *spec, int64_t step, int64_t total);
 
+/* What the rate is multiplied with for an update that uses only a share of a step's batch. SGD: the
+ * share. AdamW divides gradients by their size, and those of fewer samples are larger by their
+ * noise: the root of the share (Malladi et al. 2022, arXiv 2205.10287). */
+double optimizer_share(const struct spec *spec, double share);
+
 /* What gradients are multiplied with so that their norm is at most max_grad_norm; 1 when that is 0.
  * As torch.nn.utils.clip_grad_norm_: max / (norm + 1e-6), never above 1. */
 double optimizer_scale(double square_sum, double max_grad_norm);
 
-/* One optimizer step of all units; gradients are zero afterwards. */
+/* One update of all units; gradients are zero afterwards. */
 void weights_update(struct weights *w, const struct weights_step *step);
+/* The same for `n` floats of `unit` from `at` on; `grads` are theirs. */
+void weights_update_part(const struct model *model, int unit, const struct weights_unit *u,
+                         size_t at, size_t n, float *grads, const struct weights_step *step);
 /* Skip the step: only the gradients become zero. */
 void weights_skip(struct weights *w);
 

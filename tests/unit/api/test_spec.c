@@ -509,6 +509,20 @@ static struct refused refused[] = {
     {"spec_replicas_need_a_micro_batch_each",
      WITH("\"replicas\": 4, \"training\": {\"batchSize\": 8, \"microBatches\": 2}"),
      "spec.replicas: 4 is above spec.training.microBatches, 2"},
+    {"spec_asp_needs_replicas", WITH("\"sync\": {\"protocol\": \"ASP\"}"),
+     "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
+    {"spec_switch_needs_a_step", WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\"}"),
+     "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
+     "spec.sync.switchAfterPercent; found 0 of them"},
+    {"spec_switch_has_one_step",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\", \"switchAfterSteps\": 5, "
+          "\"switchAfterPercent\": 5}"),
+     "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
+     "spec.sync.switchAfterPercent; found 2 of them"},
+    {"spec_only_switch_has_a_step",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"ASP\", \"switchAfterSteps\": 5}"),
+     "spec.sync.switchAfterSteps: belongs to spec.sync.protocol Switch and has no effect with ASP; "
+     "leave it out"},
     {"spec_replicas_need_their_stages",
      WITH("\"replicas\": 8, \"placement\": {\"minStages\": 9, \"maxStages\": 9}"),
      "spec.replicas: 8 times spec.placement.minStages, 9, is above 64 stages"},
@@ -793,6 +807,29 @@ static void spec_names_follow_rfc_1123(void **state)
 
 #define N_REFUSED (sizeof refused / sizeof refused[0])
 
+static void spec_switches_after_a_number_or_a_part_of_the_steps(void **state)
+{
+    static const struct {
+        const char *sync;
+        int64_t step; /* of 1000 */
+    } table[] = {{"{}", 1000},
+                 {"{\"protocol\": \"ASP\"}", 0},
+                 {"{\"protocol\": \"Switch\", \"switchAfterSteps\": 30}", 30},
+                 {"{\"protocol\": \"Switch\", \"switchAfterSteps\": 3000}", 1000},
+                 {"{\"protocol\": \"Switch\", \"switchAfterPercent\": 25}", 250}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[512];
+        struct spec s;
+
+        (void)snprintf(text, sizeof text, WITH("\"replicas\": 2, \"sync\": %s"), table[i].sync);
+        assert_int_equal(parse(text, &s, NULL), ERR_OK);
+        assert_int_equal(spec_switch_step(&s, 1000), table[i].step);
+        assert_int_equal(spec_is_asynchronous(&s), i > 0);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest fixed[] = {
@@ -811,6 +848,7 @@ int main(void)
         cmocka_unit_test(spec_leaves_its_sizes_to_the_model_it_starts_from),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
         cmocka_unit_test(spec_names_follow_rfc_1123),
+        cmocka_unit_test(spec_switches_after_a_number_or_a_part_of_the_steps),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_REFUSED + 64];

@@ -372,7 +372,7 @@ static inline double run_batch(struct run *r, int step)
 
 static inline void run_update(struct run *r, int step)
 {
-    struct weights_step how = {.spec = &r->plan.spec, .updates = step};
+    struct weights_step how = {.spec = &r->plan.spec, .share = 1, .updates = step};
     double square_sum = 0;
 
     for (int s = 0; s < r->plan.n_workers; s++)

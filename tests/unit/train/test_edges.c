@@ -257,6 +257,22 @@ static void edges_have_a_route_to_and_from_all_workers(void **state)
     forget_replicas();
 }
 
+/* The decider passes on what it decides about its own replica's ticket to that one only. */
+static void edges_have_a_route_within_a_replica(void **state)
+{
+    const struct edges *edges = make_replicas();
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct route here = edges_route(&edges[i], ROUTE_IN_REPLICA);
+        struct route all = edges_route(&edges[i], ROUTE_FROM_DECIDER);
+
+        assert_int_equal(here.n_in, all.n_in);
+        assert_int_equal(here.n_out, i == 1 ? 1 : all.n_out);
+    }
+    forget_replicas();
+}
+
 /* Stages 0 and 1 are on one node, so the keeper of both is stage 2, whose own is stage 0. */
 static void edges_for_copies_lead_to_another_node_and_back(void **state)
 {
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(edges_of_replicas_are_the_same_on_both_ends),
         cmocka_unit_test(edges_lead_from_every_unit_to_its_home),
         cmocka_unit_test(edges_have_a_route_to_and_from_all_workers),
+        cmocka_unit_test(edges_have_a_route_within_a_replica),
         cmocka_unit_test(edges_for_copies_lead_to_another_node_and_back),
         cmocka_unit_test(edges_for_copies_are_none_on_one_node),
     };

@@ -165,7 +165,8 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     static const struct message_end good = {
         .end = {.revision = 1, .step = 7, .scale = 0.5, .rate = 1e-3, .updates = 6, .loss = 0.25},
         .n_stages = 1};
-    struct message_end end[] = {good, good, good, good, good, good, good, good};
+    struct message_end end[] = {good, good, good, good, good, good, good,
+                                good, good, good, good, good, good};
     static const struct progress_best bests[] = {{.step = -1},
                                                  {.step = 1}, /* of no lineage */
                                                  {.value = (double)NAN},
@@ -192,6 +193,11 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     end[5].end.scale = (double)NAN;
     end[6].end.outcome = (enum step_outcome)3;
     end[7].end.rate = (double)INFINITY;
+    end[8].ticket.next = -2;
+    end[9].ticket.share = 1.5;
+    end[10].ticket.share = (double)NAN;
+    end[11].ticket.steps_done = -1;
+    end[12].ticket.staleness = (double)INFINITY;
     for (size_t i = 1; i < sizeof end / sizeof end[0]; i++)
         assert_int_equal(message_end_check(&end[i], NULL), ERR_PROTOCOL);
     assert_int_equal(message_eval_check(&eval, NULL), ERR_OK);
@@ -238,6 +244,29 @@ static void message_stop_refuses_what_cannot_be(void **state)
     assert_int_equal(message_stop_check(&stop, NULL), ERR_PROTOCOL);
 }
 
+static void a_push_that_no_optimizer_can_apply_is_refused(void **state)
+{
+    const struct message_push good = {
+        .is_applied = 1, .rate = 1e-3, .scale = 2, .share = 0.5, .updates = 3};
+    const struct message_push left_out = {.is_last = 1};
+    struct message_push bad[7];
+
+    (void)state;
+    assert_int_equal(message_push_check(&good, NULL), ERR_OK);
+    assert_int_equal(message_push_check(&left_out, NULL), ERR_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        bad[i] = good;
+    bad[0].share = 0; /* AdamW's bias correction would divide by it */
+    bad[1].share = 2;
+    bad[2].rate = (double)NAN;
+    bad[3].scale = (double)INFINITY;
+    bad[4].updates = -1;
+    bad[5].is_applied = 2;
+    bad[6].is_last = -1;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(message_push_check(&bad[i], NULL), ERR_PROTOCOL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +277,7 @@ int main(void)
         cmocka_unit_test(message_sum_checks_its_times),
         cmocka_unit_test(message_end_and_facts_refuse_what_cannot_be),
         cmocka_unit_test(message_stop_refuses_what_cannot_be),
+        cmocka_unit_test(a_push_that_no_optimizer_can_apply_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

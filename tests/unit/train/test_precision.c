@@ -105,7 +105,7 @@ static double train(enum gemm_precision precision, double *out_first)
     make_plan(&plan);
     begin_stage(&stage, &weights, &plan, 0);
     for (int64_t step = 0; step < N_STEPS; step++) {
-        struct weights_step how = {.spec = &plan.spec, .updates = step};
+        struct weights_step how = {.spec = &plan.spec, .share = 1, .updates = step};
         struct stage_result result;
         struct message_batch in;
 

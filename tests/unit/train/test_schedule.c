@@ -139,6 +139,42 @@ static void schedules_of_replicas_make_up_the_batch(void **state)
         }
 }
 
+/* Whichever replica has them; the last one is the largest. */
+static void tickets_make_up_the_batch(void **state)
+{
+    struct plan p = {.micro_batches = 8, .n_shares = 3, .shares = {5, 2, 1}, .n_workers = 3};
+    static const struct {
+        int n_seqs, n[3];
+    } rows[] = {{16, {2, 3, 3}}, {6, {2, 2, 2}}, {2, {0, 1, 1}}};
+
+    (void)state;
+    p.workers[1].replica = 1;
+    p.workers[2].replica = 2;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int part = 0, first = 0; part < 3; first += rows[i].n[part++]) {
+            struct schedule s = schedule_of_ticket(&p, 2 - part, part, rows[i].n_seqs);
+
+            assert_int_equal(s.n_stages, 1);
+            assert_int_equal(s.n_microbatches, rows[i].n[part]);
+            assert_int_equal(s.first_microbatch, first);
+        }
+}
+
+/* A replica whose share is small has memory for a larger ticket. */
+static void slots_are_enough_for_shares_and_tickets(void **state)
+{
+    struct plan p = {.micro_batches = 8, .n_shares = 2, .shares = {7, 1}, .n_workers = 7};
+
+    (void)state;
+    p.spec.training.batch_size = 8;
+    for (int i = 1; i < 7; i++)
+        p.workers[i].replica = 1;
+    assert_int_equal(schedule_slots(&p, 1), 1);
+    p.spec.sync.protocol = SPEC_PROTOCOL_ASP;
+    assert_int_equal(schedule_slots(&p, 1), 4);
+    assert_int_equal(schedule_slots(&p, 6), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +183,8 @@ int main(void)
         cmocka_unit_test(schedule_of_the_last_stage_alternates),
         cmocka_unit_test(schedule_of_every_serial_stage_alternates),
         cmocka_unit_test(schedules_of_replicas_make_up_the_batch),
+        cmocka_unit_test(tickets_make_up_the_batch),
+        cmocka_unit_test(slots_are_enough_for_shares_and_tickets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,7 +185,7 @@ static struct run *run_cut(const struct kind *kind, const int *units, int n_stag
         begin_stage(&r->stages[s], &r->state, &r->plan, s);
     tie_by_hand(r, false);
     for (int64_t step = 0; step < N_STEPS; step++) {
-        struct weights_step how = {.spec = &r->plan.spec, .updates = step};
+        struct weights_step how = {.spec = &r->plan.spec, .share = 1, .updates = step};
         double square_sum = 0;
 
         for (int m = 0; m < kind->n_micro; m++)

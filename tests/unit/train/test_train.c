@@ -314,14 +314,12 @@ static void members_end(struct member *members, const struct plan *plan)
     free(members);
 }
 
-/* Train as `plan` has it, and compare with a run of one worker. */
-static void check_members(struct plan *plan, const struct trained *one)
+/* Train as `plan` has it. */
+static struct member *train_members(struct plan *plan)
 {
     struct member *members = calloc(MEMBERS_MAX, sizeof *members);
-    const struct progress *leader = &members[0].train.progress;
 
     assert_non_null(members);
-    assert_int_equal(one->rc, ERR_OK);
     members_begin(members, plan);
     for (int i = 0; i < plan->n_workers; i++)
         assert_int_equal(pthread_create(&members[i].thread, NULL, run_member, &members[i]), 0);
@@ -330,6 +328,16 @@ static void check_members(struct plan *plan, const struct trained *one)
     for (int i = 0; i < plan->n_workers; i++)
         if (members[i].rc != ERR_OK)
             fail_msg("worker %d: %s", i, members[i].err.text);
+    return members;
+}
+
+/* Likewise, and compare with a run of one worker. */
+static void check_members(struct plan *plan, const struct trained *one)
+{
+    struct member *members = train_members(plan);
+    const struct progress *leader = &members[0].train.progress;
+
+    assert_int_equal(one->rc, ERR_OK);
     for (int i = 0; i < plan->n_workers; i++) {
         const struct weights *w = &members[i].stage.weights;
 
@@ -476,6 +484,139 @@ static void replicas_may_have_nothing_to_do_in_a_short_step(void **state)
     trained_free(one);
 }
 
+/* --- asynchronous replicas --- */
+
+static struct plan make_free_plan(const struct row *row, int n_steps, const int units[])
+{
+    struct plan plan = make_members_plan(row, n_steps);
+
+    cut(&plan, units);
+    plan.n_shares = plan_n_replicas(&plan);
+    plan.shares[0] = BATCH;
+    for (int r = 1; r < plan.n_shares; r++) {
+        plan.shares[r] = 1;
+        plan.shares[0]--;
+    }
+    plan.spec.sync.protocol = SPEC_PROTOCOL_ASP;
+    return plan;
+}
+
+/* Of the worker's stage: where its first replica has the unit. */
+static const struct weights_unit *unit_of(const struct member *members, int n, int unit)
+{
+    for (int i = 0; i < n; i++) {
+        const struct weights *w = &members[i].stage.weights;
+
+        if (unit >= w->first_unit && unit < w->first_unit + w->n_units)
+            return &w->units[unit - w->first_unit];
+    }
+    fail_msg("no worker has unit %d", unit);
+    return NULL;
+}
+
+/* The largest difference of the weights that members have, by the largest of one's weights. */
+static double distance(const struct plan *plan, const struct member *members,
+                       const struct weights_unit *from)
+{
+    double most = 0;
+
+    for (int u = 0; u < model_units(&plan->spec.model); u++) {
+        const struct weights_unit *unit = unit_of(members, plan->n_workers, u);
+
+        for (size_t i = 0; i < unit->count; i++)
+            most = fmax(most, fabs((double)unit->params[i] - (double)from[u].params[i]));
+    }
+    return most;
+}
+
+/* Wherever a unit is at home, and whoever has it as a guest. */
+static void check_boundary(const struct row *row, int switch_steps, const int units[])
+{
+    struct plan plan = make_free_plan(row, 6, units);
+    struct member *members;
+
+    if (switch_steps > 0)
+        plan.spec.sync.protocol = SPEC_PROTOCOL_SWITCH;
+    plan.spec.sync.switch_steps = switch_steps;
+    members = train_members(&plan);
+    assert_int_equal(members[0].train.progress.step, 6);
+    assert_true(isfinite(members[0].train.progress.loss));
+    for (int i = 0; i < plan.n_workers; i++) {
+        const struct weights *w = &members[i].stage.weights;
+
+        assert_int_equal(members[i].state.step, 6);
+        assert_int_equal(members[i].state.updates, 6);
+        for (int u = 0; u < w->n_units; u++)
+            assert_memory_equal(w->units[u].params,
+                                unit_of(members, plan.n_workers, w->first_unit + u)->params,
+                                w->units[u].count * sizeof(float));
+    }
+    members_end(members, &plan);
+}
+
+static void asynchronous_replicas_have_the_same_weights_at_a_boundary(void **state)
+{
+    (void)state;
+    check_boundary(&replicas[0].row, 0, (const int[]){7, 2, 5, 4, 3, 0});
+    check_boundary(&replicas[1].row, 0, (const int[]){2, 4, 1, 3, 4, 0});
+    check_boundary(&replicas[4].row, 0, (const int[]){3, 3, 2, 4, 0});
+}
+
+static void replicas_that_switch_have_the_same_weights_at_a_boundary(void **state)
+{
+    (void)state;
+    check_boundary(&replicas[0].row, 3, (const int[]){7, 2, 5, 4, 3, 0});
+    check_boundary(&replicas[5].row, 1, (const int[]){3, 3, 6, 4, 2, 0});
+}
+
+/* Up to the switch nothing is different. */
+static void replicas_that_have_yet_to_switch_give_the_bits_of_bsp(void **state)
+{
+    struct plan plan = make_members_plan(&replicas[0].row, 6);
+    struct trained *one;
+
+    (void)state;
+    plan.n_shares = 2;
+    plan.shares[0] = 5;
+    plan.shares[1] = 3;
+    one = run(&plan, false);
+    cut(&plan, replicas[0].units);
+    plan.spec.sync.protocol = SPEC_PROTOCOL_SWITCH;
+    plan.spec.sync.switch_steps = 6;
+    check_members(&plan, one);
+    trained_free(one);
+}
+
+/* With a low rate and plain SGD, two updates of half a batch are nearly one of a whole: so what a
+ * step does to the weights must be the same. The last step of an epoch has 4 sequences. */
+static void tickets_move_the_weights_as_far_as_a_step(void **state)
+{
+    struct plan plan = make_sgd_plan(10, 10, 6);
+    struct plan start = make_sgd_plan(10, 10, 6);
+    struct trained *one, *none;
+    struct member *members;
+    double moved, off;
+
+    (void)state;
+    plan.spec.training.learning_rate = start.spec.training.learning_rate = 1e-3;
+    one = run(&plan, false);
+    start.spec.training.learning_rate = 0;
+    none = run(&start, false);
+    cut(&plan, (const int[]){4, 3, 7, 0});
+    plan.n_shares = 2;
+    plan.shares[0] = 7;
+    plan.shares[1] = 3;
+    plan.spec.sync.protocol = SPEC_PROTOCOL_ASP;
+    members = train_members(&plan);
+    moved = distance(&plan, members, none->stage.weights.units);
+    off = distance(&plan, members, one->stage.weights.units);
+    assert_true(moved > 0);
+    assert_true(off < 0.02 * moved);
+    members_end(members, &plan);
+    trained_free(one);
+    trained_free(none);
+}
+
 static void train_needs_no_dev_file(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 3);
@@ -563,6 +704,10 @@ int main(void)
         cmocka_unit_test(train_over_links_gives_the_bits_of_one_stage),
         cmocka_unit_test(shares_of_a_pipeline_give_the_bits_of_one_stage),
         cmocka_unit_test(replicas_may_have_nothing_to_do_in_a_short_step),
+        cmocka_unit_test(asynchronous_replicas_have_the_same_weights_at_a_boundary),
+        cmocka_unit_test(replicas_that_switch_have_the_same_weights_at_a_boundary),
+        cmocka_unit_test(replicas_that_have_yet_to_switch_give_the_bits_of_bsp),
+        cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
         cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),

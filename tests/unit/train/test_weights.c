@@ -21,7 +21,8 @@ static double moved(const struct spec *spec)
     assert_int_equal(state_take(&state, spec, 0, NULL), ERR_OK);
     w = state_weights(&state, spec, 0, 1);
     for (int64_t step = 0; step < 2; step++) {
-        struct weights_step how = {.spec = spec, .rate = RATE, .scale = 1, .updates = step};
+        struct weights_step how = {
+            .spec = spec, .rate = RATE, .scale = 1, .share = 1, .updates = step};
 
         w.units[0].grads[0] = step == 0 ? 1.0f : 3.0f;
         weights_update(&w, &how);
@@ -64,6 +65,54 @@ static void weights_move_with_the_momentum_of_the_spec(void **state)
 
     (void)state;
     assert_true(fabs(moved(&spec) - -RATE * (1 + 3.5)) < 1e-7);
+}
+
+/* Four updates of a quarter each, in parts that do not end where tensors do, and a whole one: with
+ * the same gradient the moments are the same. */
+static void shares_of_a_step_move_the_moments_as_far_as_the_step(void **state)
+{
+    struct spec spec = {
+        .model = TINY_MODEL,
+        .training = {
+            .optimizer = SPEC_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8}};
+    static struct state whole, parts;
+    struct weights_step step = {.spec = &spec, .rate = RATE, .scale = 1, .share = 1};
+    struct weights_step quarter = {.spec = &spec, .rate = RATE / 4, .scale = 1, .share = 0.25};
+    const struct weights_unit *a = &whole.units[1], *b = &parts.units[1];
+    struct weights w;
+
+    (void)state;
+    assert_int_equal(state_add(&whole, &spec, 1, 1, NULL), ERR_OK);
+    assert_int_equal(state_add(&parts, &spec, 1, 1, NULL), ERR_OK);
+    w = state_weights(&whole, &spec, 1, 1);
+    for (size_t i = 0; i < a->count; i++)
+        a->grads[i] = (float)(i % 7) + 1;
+    weights_update(&w, &step);
+    for (int k = 0; k < 4; k++)
+        for (size_t at = 0; at < b->count; at += 13) {
+            size_t n = b->count - at < 13 ? b->count - at : 13;
+
+            for (size_t i = at; i < at + n; i++)
+                b->grads[i] = (float)(i % 7) + 1;
+            weights_update_part(&spec.model, 1, b, at, n, b->grads + at, &quarter);
+        }
+    for (size_t i = 0; i < a->count; i++) {
+        assert_true(b->grads[i] == 0);
+        assert_true(fabsf(a->moment[i] - b->moment[i]) < 1e-5f * fabsf(a->moment[i]));
+        assert_true(fabsf(a->variance[i] - b->variance[i]) < 1e-4f * a->variance[i]);
+    }
+    state_deinit(&whole);
+    state_deinit(&parts);
+}
+
+static void optimizer_share_keeps_the_way_of_a_step(void **state)
+{
+    struct spec sgd = {.training.optimizer = SPEC_OPTIMIZER_SGD};
+    struct spec adamw = {.training.optimizer = SPEC_OPTIMIZER_ADAMW};
+
+    (void)state;
+    assert_true(optimizer_share(&sgd, 0.25) == 0.25);
+    assert_true(optimizer_share(&adamw, 0.25) == 0.5);
 }
 
 static struct spec spec_of(enum spec_schedule schedule)
@@ -133,6 +182,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_move_by_the_constants_of_the_spec),
         cmocka_unit_test(weights_move_with_the_momentum_of_the_spec),
+        cmocka_unit_test(shares_of_a_step_move_the_moments_as_far_as_the_step),
+        cmocka_unit_test(optimizer_share_keeps_the_way_of_a_step),
         cmocka_unit_test(optimizer_rate_rises_to_the_full_rate_and_falls_to_zero),
         cmocka_unit_test(optimizer_rate_stays_when_constant),
         cmocka_unit_test(optimizer_rounds_the_warm_up_up),

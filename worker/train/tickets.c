@@ -1,0 +1,59 @@
+#include "train/tickets.h"
+
+void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_t end_step)
+{
+    *t = (struct tickets){.n_replicas = n_replicas,
+                          .first = first_step * n_replicas,
+                          .next = first_step * n_replicas,
+                          .end = end_step * n_replicas};
+    for (int r = 0; r < n_replicas; r++)
+        t->held[r].ticket = -1;
+}
+
+bool tickets_take(struct tickets *t, int replica, int64_t *out)
+{
+    if (t->next == t->end)
+        return false;
+    *out = t->held[replica].ticket = t->next++;
+    t->held[replica].given_at = t->n_ended;
+    return true;
+}
+
+void tickets_return(struct tickets *t, int replica, bool is_skipped)
+{
+    int64_t staleness = t->n_ended - t->held[replica].given_at;
+
+    t->held[replica].ticket = -1;
+    t->n_ended++;
+    t->n_skipped += is_skipped;
+    t->staleness += staleness;
+    t->staleness_max = staleness > t->staleness_max ? staleness : t->staleness_max;
+}
+
+void tickets_close(struct tickets *t)
+{
+    int n = t->n_replicas;
+    int64_t end = (t->next + n - 1) / n * n;
+
+    t->end = end < t->end ? end : t->end;
+}
+
+bool tickets_are_over(const struct tickets *t)
+{
+    return t->next == t->end && t->first + t->n_ended == t->end;
+}
+
+int64_t tickets_steps_done(const struct tickets *t)
+{
+    int64_t oldest = t->next;
+
+    for (int r = 0; r < t->n_replicas; r++)
+        if (t->held[r].ticket >= 0 && t->held[r].ticket < oldest)
+            oldest = t->held[r].ticket;
+    return oldest / t->n_replicas;
+}
+
+double tickets_mean_staleness(const struct tickets *t)
+{
+    return t->n_ended > 0 ? (double)t->staleness / (double)t->n_ended : 0;
+}

@@ -1,0 +1,61 @@
+/* train/tickets.h - which replica computes what while replicas are asynchronous (ASP).
+ *
+ * The batch of a step is dealt into as many tickets as there are replicas, of whole micro-batches:
+ * ticket q is part q % n of step q / n. Whoever has ended one gets the next one, so that none is
+ * used twice, and a faster replica uses more of them. Its gradients change the weights at once,
+ * with a learning rate that is lower (optimizer_share()): a step's work moves the weights as far as
+ * in a synchronous step.
+ *
+ * A round is a run of steps between two boundaries, at which all replicas meet: every ticket of its
+ * steps has ended then. The staleness of a ticket is the number of other tickets that have ended
+ * between its hand-out and its own end.
+ * Layer: train (may use api base). Threads: one at a time; pure.
+ */
+#ifndef TRAIN_TICKETS_H
+#define TRAIN_TICKETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/plan.h"
+
+struct tickets {
+    int n_replicas;
+    int64_t first; /* ticket of the round */
+    int64_t next;  /* to be given */
+    int64_t end;   /* the first one behind the round */
+    int64_t n_ended;
+    int64_t n_skipped; /* of them, left out */
+    int64_t staleness; /* of all that have ended: their sum ... */
+    int64_t staleness_max;
+    struct {
+        int64_t ticket;   /* -1: none */
+        int64_t given_at; /* n_ended then */
+    } held[PLAN_REPLICAS_MAX];
+};
+
+static inline int64_t tickets_step(int64_t ticket, int n_replicas)
+{
+    return ticket / n_replicas;
+}
+
+static inline int tickets_part(int64_t ticket, int n_replicas)
+{
+    return (int)(ticket % n_replicas);
+}
+
+/* A round of the steps from `first_step` to before `end_step`. */
+void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_t end_step);
+/* For a replica that holds none; false: there are no more in this round. */
+bool tickets_take(struct tickets *t, int replica, int64_t *out);
+/* The replica's ticket has ended. */
+void tickets_return(struct tickets *t, int replica, bool is_skipped);
+/* No further step is begun: the round ends with the one of which a ticket was given last. */
+void tickets_close(struct tickets *t);
+
+bool tickets_are_over(const struct tickets *t);
+/* Steps of which all tickets have ended, from the job's start. */
+int64_t tickets_steps_done(const struct tickets *t);
+double tickets_mean_staleness(const struct tickets *t);
+
+#endif
