@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "train/schedule.h"
 #include "train/weights.h"
@@ -117,7 +118,8 @@ static void take_back(struct desk *d, int replica, const struct message_sum *sum
         message_loss_add(&d->loss, &sum->loss);
         d->n_tokens += sum->n_tokens;
     }
-    tickets_return(&d->tickets, replica, out->end.outcome != STEP_APPLY && out->ticket.share > 0);
+    tickets_return(&d->tickets, replica, clock_now_ms(),
+                   out->end.outcome != STEP_APPLY && out->ticket.share > 0);
     d->last[replica] = *sum;
     d->wants_checkpoint = d->wants_checkpoint || sum->wants_checkpoint;
     if (d->wants_checkpoint && !is_any_writing(d))
@@ -134,7 +136,7 @@ static void serve(struct desk *d, int replica, const struct message_sum *sum,
     (void)pthread_mutex_lock(&d->lock);
     if (sum)
         take_back(d, replica, sum, out);
-    (void)tickets_take(&d->tickets, replica, &out->ticket.next);
+    (void)tickets_take(&d->tickets, replica, clock_now_ms(), &out->ticket.next);
     if (replica == 0)
         tell_leader(d, out);
     (void)pthread_mutex_unlock(&d->lock);

@@ -1,5 +1,7 @@
 #include "train/tickets.h"
 
+#include <math.h>
+
 void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_t end_step)
 {
     *t = (struct tickets){.n_replicas = n_replicas,
@@ -10,19 +12,42 @@ void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_
         t->held[r].ticket = -1;
 }
 
-bool tickets_take(struct tickets *t, int replica, int64_t *out)
+/* Would the others that still get tickets end all that is left before this replica ends one? Never
+ * so for the fastest of them. */
+static bool is_left_to_others(const struct tickets *t, int replica)
 {
-    if (t->next == t->end)
+    double per_ms = 0, least_ms = INFINITY, others_ms;
+
+    for (int r = 0; r < t->n_replicas; r++) {
+        if (t->pace_ms[r] <= 0)
+            return false;
+        if (r == replica || t->held[r].is_over)
+            continue;
+        per_ms += 1 / t->pace_ms[r];
+        least_ms = fmin(least_ms, t->pace_ms[r]);
+    }
+    if (per_ms <= 0)
+        return false;
+    others_ms = fmax((double)(t->end - t->next) / per_ms, least_ms);
+    return others_ms < t->pace_ms[replica];
+}
+
+bool tickets_take(struct tickets *t, int replica, int64_t now_ms, int64_t *out)
+{
+    t->held[replica].is_over = t->next == t->end || is_left_to_others(t, replica);
+    if (t->held[replica].is_over)
         return false;
     *out = t->held[replica].ticket = t->next++;
     t->held[replica].given_at = t->n_ended;
+    t->held[replica].given_ms = now_ms;
     return true;
 }
 
-void tickets_return(struct tickets *t, int replica, bool is_skipped)
+void tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skipped)
 {
     int64_t staleness = t->n_ended - t->held[replica].given_at;
 
+    t->pace_ms[replica] = fmax((double)(now_ms - t->held[replica].given_ms), 1);
     t->held[replica].ticket = -1;
     t->n_ended++;
     t->n_skipped += is_skipped;

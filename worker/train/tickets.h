@@ -7,9 +7,10 @@
  * in a synchronous step.
  *
  * A round is a run of steps between two boundaries, at which all replicas meet: every ticket of its
- * steps has ended then. The staleness of a ticket is the number of other tickets that have ended
- * between its hand-out and its own end.
- * Layer: train (may use api base). Threads: one at a time; pure.
+ * steps has ended then. Towards its end a slow replica gets no more tickets as soon as the others
+ * would end all that are left before it ends one. The staleness of a ticket is the number of other
+ * tickets that have ended between its hand-out and its own end. Layer: train (may use api base).
+ * Threads: one at a time; pure.
  */
 #ifndef TRAIN_TICKETS_H
 #define TRAIN_TICKETS_H
@@ -31,7 +32,10 @@ struct tickets {
     struct {
         int64_t ticket;   /* -1: none */
         int64_t given_at; /* n_ended then */
+        int64_t given_ms;
+        bool is_over; /* the replica gets no more */
     } held[PLAN_REPLICAS_MAX];
+    double pace_ms[PLAN_REPLICAS_MAX]; /* of each replica's last ticket; 0: not known */
 };
 
 static inline int64_t tickets_step(int64_t ticket, int n_replicas)
@@ -46,10 +50,11 @@ static inline int tickets_part(int64_t ticket, int n_replicas)
 
 /* A round of the steps from `first_step` to before `end_step`. */
 void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_t end_step);
-/* For a replica that holds none; false: there are no more in this round. */
-bool tickets_take(struct tickets *t, int replica, int64_t *out);
+/* For a replica that holds none; false: there are no more for it in this round. `now_ms` is of any
+ * clock that does not go back. */
+bool tickets_take(struct tickets *t, int replica, int64_t now_ms, int64_t *out);
 /* The replica's ticket has ended. */
-void tickets_return(struct tickets *t, int replica, bool is_skipped);
+void tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skipped);
 /* No further step is begun: the round ends with the one of which a ticket was given last. */
 void tickets_close(struct tickets *t);
 
