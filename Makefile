@@ -116,7 +116,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults storm e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
+        bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -287,6 +287,11 @@ bench-replace: deps-cluster ## steps with and without re-placement; write build/
 	@$(SUBMAKE) all sample support
 	@tests/bench/replace.sh >build/bench-replace.rows
 	@jq -s . build/bench-replace.rows | tee build/bench-replace.json
+
+bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, two hours; write build/bench-sync.md
+	@$(SUBMAKE) all sample
+	@tests/bench/sync.sh >build/bench-sync.rows
+	@jq -rs -f tests/bench/sync.jq build/bench-sync.rows | tee build/bench-sync.md
 
 # --- trying it ---
 try: deps-build ## train on this machine without a cluster, about a minute
