@@ -60,6 +60,10 @@ bad_specs() {
         refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, attentionHeads: 12}}" &&
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
         refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
+        refused spec.sync.protocol "{$d, sync: {protocol: ASP}}" &&
+        refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch}}" &&
+        refused spec.sync "{$d, replicas: 2, sync: {protocol: BSP, switchAfterSteps: 9}}" &&
+        refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch, switchAfterSteps: 9, switchAfterPercent: 9}}" &&
         refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
@@ -376,9 +380,10 @@ loses_process() {
     until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
         completes crash && has_event 'Recovering: Revision 2 goes on from step 0' && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
 }
-# twins NAME: a job of two replicas, the faster of which has three of four micro-batches
+# twins NAME [SYNC]: a job of two replicas, the faster of which has three of four micro-batches
 twins() {
     stages='  replicas: 2
+  sync: {'${2:-protocol: BSP}'}
   placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' kept "$1" '  checkpoint: {everySteps: 20, store: {persistentVolumeClaim: {claimName: out, path: twins}}}'
 }
 has_replicas() {
@@ -389,6 +394,12 @@ has_replicas() {
     touch "$dir/agent/kill/$(prefix half)-w1-1"
     until_true 20 revision_is half 2 && completes half && workers_of half || return
     [ "$(workers_of half)" = 'w0-1 w1-2 ' ] && left_by half | diff - "$dir/whole"
+}
+switches() { # and loses a worker while its replicas are free
+    twins free 'protocol: Switch, switchAfterSteps: 10' && trains free && until_true 60 has_checkpoint "$dir/agent/claims/out/twins/$(prefix free)" || return
+    touch "$dir/agent/kill/$(prefix free)-w1-1"
+    until_true 20 revision_is free 2 && completes free && workers_of free || return
+    [ "$(workers_of free)" = 'w0-1 w1-2 ' ] && grep -q '"msg":"asynchronous steps"' "$dir"/agent/logs/free-*
 }
 # Units of workers that are still at the checkpoint's step need not be read.
 from_checkpoint() { has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)' "$1"; } # from_checkpoint JOB
@@ -958,6 +969,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job of two replicas trains, and loses nothing when a worker of one is lost' has_replicas
+check 'replicas switch from BSP to ASP, and a worker that is lost then is replaced' switches
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
 check 'a job goes on from the checkpoints of another one' goes_on_from_another
 check 'a checkpoint is written on command, once, whatever happens to the operator' on_command
