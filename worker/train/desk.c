@@ -23,35 +23,29 @@ static double share_of(const struct desk *d, int64_t ticket)
     return (double)s.n_microbatches / schedule_microbatches(d->p.plan, n_seqs);
 }
 
-/* The gradients are a share of those of a step, whose size the update expects: so they are divided
- * by it. */
-static void decide(const struct desk *d, int64_t ticket, const struct message_sum *sum,
-                   struct message_end *out)
+struct step_end desk_decide(const struct plan *plan, const struct message_facts *facts,
+                            int64_t step, int64_t updates, double share,
+                            const struct message_sum *sum)
 {
-    const struct spec *spec = &d->p.plan->spec;
-    int64_t step = tickets_step(ticket, d->n_replicas);
-    double share = share_of(d, ticket);
+    const struct spec *spec = &plan->spec;
+    double rate = optimizer_rate(spec, step, facts->total_steps);
+    struct step_end out = {.revision = plan->revision,
+                           .step = step + 1,
+                           .rate = optimizer_share(spec, share) * rate,
+                           .updates = updates,
+                           .loss = message_loss_mean(&sum->loss)};
     double square_sum = 0;
 
     for (int u = 0; u < sum->n_units; u++)
         square_sum += sum->square_sums[u];
-    out->ticket.share = share;
-    out->end = (struct step_end){.revision = d->p.plan->revision,
-                                 .step = step + 1,
-                                 .outcome = STEP_SKIP,
-                                 .rate = optimizer_share(spec, share) *
-                                         optimizer_rate(spec, step, d->p.facts->total_steps),
-                                 .updates = d->p.updates + step - d->p.first_step,
-                                 .loss = message_loss_mean(&sum->loss)};
     if (share <= 0)
-        return;
-    if (isfinite(out->end.loss) && isfinite(square_sum)) {
-        out->end.outcome = STEP_APPLY;
-        out->end.scale =
+        out.outcome = STEP_SKIP;
+    else if (isfinite(out.loss) && isfinite(square_sum))
+        out.scale =
             optimizer_scale(square_sum / (share * share), spec->training.max_grad_norm) / share;
-    } else if (spec->training.non_finite == SPEC_NON_FINITE_FAIL) {
-        out->end.outcome = STEP_FAIL;
-    }
+    else
+        out.outcome = spec->training.non_finite == SPEC_NON_FINITE_FAIL ? STEP_FAIL : STEP_SKIP;
+    return out;
 }
 
 /* --- the desk --- */
@@ -113,7 +107,12 @@ static void tell_leader(struct desk *d, struct message_end *out)
 static void take_back(struct desk *d, int replica, const struct message_sum *sum,
                       struct message_end *out)
 {
-    decide(d, d->tickets.held[replica].ticket, sum, out);
+    int64_t ticket = d->tickets.held[replica].ticket;
+    int64_t step = tickets_step(ticket, d->n_replicas);
+
+    out->ticket.share = share_of(d, ticket);
+    out->end = desk_decide(d->p.plan, d->p.facts, step, d->p.updates + step - d->p.first_step,
+                           out->ticket.share, sum);
     if (out->end.outcome == STEP_APPLY) {
         message_loss_add(&d->loss, &sum->loss);
         d->n_tokens += sum->n_tokens;

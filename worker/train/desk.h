@@ -19,6 +19,12 @@
 #include "train/exchange.h"
 #include "train/tickets.h"
 
+/* What the decider makes of a step, or of a share of its batch, from all sums. The gradients of a
+ * share are divided by it: an update expects the size of a whole step's. Pure. */
+struct step_end desk_decide(const struct plan *plan, const struct message_facts *facts,
+                            int64_t step, int64_t updates, double share,
+                            const struct message_sum *sum);
+
 struct desk_params {
     const struct plan *plan;
     const struct message_facts *facts;

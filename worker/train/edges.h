@@ -25,6 +25,14 @@
 
 #define EDGES_PIECE_FLOATS ((size_t)1 << 18) /* of a unit's gradients or weights */
 
+/* Floats of the piece that begins at `at` of `count`. */
+static inline size_t edges_piece(size_t count, size_t at)
+{
+    size_t left = count - at;
+
+    return left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
+}
+
 /* As a worker sees them. */
 enum edge_role {
     EDGE_FORWARD_IN,

@@ -234,3 +234,19 @@ enum err_code exchange_view(const struct exchange *x, const struct link_message 
     *out = unpacks ? area : msg->tensor;
     return ERR_OK;
 }
+
+enum err_code exchange_recv_floats(struct exchange *x, struct exchange_key key, float *out,
+                                   size_t n, struct err *err)
+{
+    struct link_message msg;
+    const float *floats;
+    enum err_code rc = exchange_recv(x, key, &msg, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = exchange_view(x, &msg, n, out, &floats, err);
+    if (rc == ERR_OK && floats != out)
+        memcpy(out, floats, n * sizeof *out);
+    exchange_release(x, key, &msg);
+    return rc;
+}

@@ -86,6 +86,10 @@ void exchange_release(struct exchange *x, struct exchange_key key, const struct 
 MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
                                             size_t bytes, struct err *err);
 
+/* Take the expected message, whose tensor is `n` floats, into `out`. */
+MUST_CHECK enum err_code exchange_recv_floats(struct exchange *x, struct exchange_key key,
+                                              float *out, size_t n, struct err *err);
+
 /* Take the sums of a step, or of a ticket, over `n_units` units. */
 MUST_CHECK enum err_code exchange_recv_sum(struct exchange *x, int edge, int64_t step, int n_units,
                                            struct message_sum *out, struct err *err);

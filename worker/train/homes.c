@@ -58,9 +58,7 @@ static enum err_code by_piece(struct homes *h, const struct homes_order *order, 
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
-        size_t left = u->count - at;
-        const struct piece p = {i, at, left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS,
-                                floats + at};
+        const struct piece p = {i, at, edges_piece(u->count, at), floats + at};
 
         rc = move(h, order, &p, err);
     }
@@ -230,17 +228,8 @@ static enum err_code receive_weights(struct homes *h, const struct homes_order *
     const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
     const struct exchange_key key = exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS,
                                                  order->step, h->weights->first_unit + p->i);
-    struct link_message msg;
-    const float *piece;
-    enum err_code rc = exchange_recv(&h->exchange, key, &msg, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    rc = exchange_view(&h->exchange, &msg, p->n, NULL, &piece, err);
-    if (rc == ERR_OK)
-        memcpy(p->floats, piece, p->n * sizeof *piece);
-    exchange_release(&h->exchange, key, &msg);
-    return rc;
+    return exchange_recv_floats(&h->exchange, key, p->floats, p->n, err);
 }
 
 static void show_weights(struct homes *h, int i)

@@ -31,13 +31,6 @@ void pushes_read(struct pushes *p, int unit, size_t at, size_t n, float *out)
 
 /* --- a guest --- */
 
-static size_t piece_at(const struct pushes *p, int unit, size_t at)
-{
-    size_t left = p->state->units[unit].count - at;
-
-    return left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
-}
-
 static enum err_code receive_unit(struct guest *g, struct exchange *x, int64_t number, int unit,
                                   const struct message_push *how, struct err *err)
 {
@@ -48,17 +41,9 @@ static enum err_code receive_unit(struct guest *g, struct exchange *x, int64_t n
 
     for (size_t at = 0; rc == ERR_OK && at < p->state->units[unit].count;
          at += EDGES_PIECE_FLOATS) {
-        size_t n = piece_at(p, unit, at);
-        struct link_message msg;
-        const float *piece;
+        size_t n = edges_piece(p->state->units[unit].count, at);
 
-        rc = exchange_recv(x, key, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = exchange_view(x, &msg, n, NULL, &piece, err);
-        if (rc == ERR_OK)
-            memcpy(g->piece, piece, n * sizeof *piece);
-        exchange_release(x, key, &msg);
+        rc = exchange_recv_floats(x, key, g->piece, n, err);
         if (rc == ERR_OK)
             pushes_apply(p, unit, at, n, g->piece, how);
     }
@@ -75,7 +60,7 @@ static enum err_code send_unit(struct guest *g, struct exchange *x, int64_t numb
 
     for (size_t at = 0; rc == ERR_OK && at < p->state->units[unit].count;
          at += EDGES_PIECE_FLOATS) {
-        size_t n = piece_at(p, unit, at);
+        size_t n = edges_piece(p->state->units[unit].count, at);
 
         pushes_read(p, unit, at, n, g->piece);
         rc = exchange_send(x, key, NULL, 0, g->piece, n, err);

@@ -1,7 +1,6 @@
 #include "train/train.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,28 +391,17 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
 /* What the decider makes of a step, from the loss and all sums. */
 static struct message_end decide(const struct train *t, int64_t step, const struct message_sum *sum)
 {
-    const struct spec *spec = &t->plan->spec;
-    struct message_end out = {.end = {.revision = t->plan->revision,
-                                      .step = step + 1,
-                                      .rate = optimizer_rate(spec, step, t->facts.total_steps),
-                                      .updates = t->state->updates,
-                                      .loss = message_loss_mean(&sum->loss)},
+    struct message_end out = {.end =
+                                  desk_decide(t->plan, &t->facts, step, t->state->updates, 1, sum),
                               .n_tokens = sum->n_tokens,
                               .n_stages = sum->n_stages};
-    double square_sum = 0;
 
-    for (int u = 0; u < sum->n_units; u++)
-        square_sum += sum->square_sums[u];
     memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
     memcpy(out.stage_mad_ms, sum->stage_mad_ms, sizeof out.stage_mad_ms);
     /* The last one is waited for. */
     out.saves = sum->wants_checkpoint && (!sum->is_writing || step + 1 == t->facts.total_steps);
     out.is_saved = !sum->is_writing && !sum->has_failed;
     out.has_failed = !sum->is_writing && sum->has_failed;
-    if (isfinite(out.end.loss) && isfinite(square_sum))
-        out.end.scale = optimizer_scale(square_sum, spec->training.max_grad_norm);
-    else
-        out.end.outcome = spec->training.non_finite == SPEC_NON_FINITE_FAIL ? STEP_FAIL : STEP_SKIP;
     return out;
 }
 
