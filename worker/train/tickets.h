@@ -1,10 +1,10 @@
 /* train/tickets.h - which replica computes what while replicas are asynchronous (ASP).
  *
  * The batch of a step is dealt into as many tickets as there are replicas, of whole micro-batches:
- * ticket q is part q % n of step q / n. Whoever has ended one gets the next one, so that none is
- * used twice, and a faster replica uses more of them. Its gradients change the weights at once,
- * with a learning rate that is lower (optimizer_share()): a step's work moves the weights as far as
- * in a synchronous step.
+ * ticket q is part q % n of step q / n. A replica that has ended one gets the next, so that
+ * none is used twice and a faster replica uses more of them. Its gradients change the weights at
+ * once, with a learning rate that is lower (optimizer_share()): a step's work moves the weights as
+ * far as in a synchronous step.
  *
  * A round is a run of steps between two boundaries, at which all replicas meet: every ticket of its
  * steps has ended then. Towards its end a slow replica gets no more tickets as soon as the others

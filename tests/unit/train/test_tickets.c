@@ -119,7 +119,7 @@ static void a_slow_replica_leaves_the_last_tickets_to_the_others(void **state)
     assert_int_equal(ended_ms, 160); /* and 36 tickets at 9 in 40 ms take as long */
 }
 
-/* Whoever becomes slow, and whenever: all tickets are used. */
+/* All tickets are used, whichever replica becomes slow, and whenever. */
 static void tickets_are_used_up_however_paces_change(void **state)
 {
     uint32_t random = 1;

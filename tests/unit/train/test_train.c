@@ -529,7 +529,7 @@ static double distance(const struct plan *plan, const struct member *members,
     return most;
 }
 
-/* Wherever a unit is at home, and whoever has it as a guest. */
+/* Wherever a unit is at home, and whichever worker has it as a guest. */
 static void check_boundary(const struct row *row, int switch_steps, const int units[])
 {
     struct plan plan = make_free_plan(row, 6, units);
