@@ -826,8 +826,11 @@ static enum err_code push(struct train *t, int64_t number, const struct message_
                                      .share = end->ticket.share,
                                      .updates = end->end.updates};
     const struct tie *tie = &t->stage->tie;
-    enum err_code rc = ERR_OK;
+    /* A ticket without sequences has not waited for its weights. */
+    enum err_code rc = homes_wait(&t->homes, &t->exchange, err);
 
+    if (rc != ERR_OK)
+        return rc;
     homes_push(&t->homes, number, &how);
     if (how.is_last)
         return homes_wait(&t->homes, &t->exchange, err);

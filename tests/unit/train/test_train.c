@@ -530,28 +530,33 @@ static double distance(const struct plan *plan, const struct member *members,
 }
 
 /* Wherever a unit is at home, and whichever worker has it as a guest. */
+static void check_members_agree(struct plan *plan, int n_steps)
+{
+    struct member *members = train_members(plan);
+
+    assert_int_equal(members[0].train.progress.step, n_steps);
+    assert_true(isfinite(members[0].train.progress.loss));
+    for (int i = 0; i < plan->n_workers; i++) {
+        const struct weights *w = &members[i].stage.weights;
+
+        assert_int_equal(members[i].state.step, n_steps);
+        assert_int_equal(members[i].state.updates, n_steps);
+        for (int u = 0; u < w->n_units; u++)
+            assert_memory_equal(w->units[u].params,
+                                unit_of(members, plan->n_workers, w->first_unit + u)->params,
+                                w->units[u].count * sizeof(float));
+    }
+    members_end(members, plan);
+}
+
 static void check_boundary(const struct row *row, int switch_steps, const int units[])
 {
     struct plan plan = make_free_plan(row, 6, units);
-    struct member *members;
 
     if (switch_steps > 0)
         plan.spec.sync.protocol = SPEC_PROTOCOL_SWITCH;
     plan.spec.sync.switch_steps = switch_steps;
-    members = train_members(&plan);
-    assert_int_equal(members[0].train.progress.step, 6);
-    assert_true(isfinite(members[0].train.progress.loss));
-    for (int i = 0; i < plan.n_workers; i++) {
-        const struct weights *w = &members[i].stage.weights;
-
-        assert_int_equal(members[i].state.step, 6);
-        assert_int_equal(members[i].state.updates, 6);
-        for (int u = 0; u < w->n_units; u++)
-            assert_memory_equal(w->units[u].params,
-                                unit_of(members, plan.n_workers, w->first_unit + u)->params,
-                                w->units[u].count * sizeof(float));
-    }
-    members_end(members, &plan);
+    check_members_agree(&plan, 6);
 }
 
 static void asynchronous_replicas_have_the_same_weights_at_a_boundary(void **state)
@@ -567,6 +572,20 @@ static void replicas_that_switch_have_the_same_weights_at_a_boundary(void **stat
     (void)state;
     check_boundary(&replicas[0].row, 3, (const int[]){7, 2, 5, 4, 3, 0});
     check_boundary(&replicas[5].row, 1, (const int[]){3, 3, 6, 4, 2, 0});
+}
+
+/* An epoch is a step of 23 sequences and one of a single sequence, which three tickets are without.
+ */
+static void asynchronous_replicas_take_tickets_without_sequences(void **state)
+{
+    struct plan plan = make_sgd_plan(23, 23, 40);
+
+    (void)state;
+    cut(&plan, (const int[]){7, 7, 7, 7, 0});
+    plan.n_shares = 4;
+    memcpy(plan.shares, (const int[]){6, 6, 6, 5}, 4 * sizeof(int));
+    plan.spec.sync.protocol = SPEC_PROTOCOL_ASP;
+    check_members_agree(&plan, 40);
 }
 
 /* Up to the switch nothing is different. */
@@ -706,6 +725,7 @@ int main(void)
         cmocka_unit_test(replicas_may_have_nothing_to_do_in_a_short_step),
         cmocka_unit_test(asynchronous_replicas_have_the_same_weights_at_a_boundary),
         cmocka_unit_test(replicas_that_switch_have_the_same_weights_at_a_boundary),
+        cmocka_unit_test(asynchronous_replicas_take_tickets_without_sequences),
         cmocka_unit_test(replicas_that_have_yet_to_switch_give_the_bits_of_bsp),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(train_needs_no_dev_file),
