@@ -24,7 +24,8 @@ static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
-static const char *const protocol_words[] = {"BSP", "ASP", "Switch", NULL};
+static const char *const protocol_words[] = {"BSP", "ASP", "Local", "Switch", NULL};
+static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
@@ -116,6 +117,10 @@ const struct field spec_fields[] = {
     {"sync.protocol", FIELD_ENUM, AT(sync.protocol), .fallback = "BSP", .words = protocol_words},
     {"sync.switchAfterSteps", FIELD_INT, AT(sync.switch_steps), .min = 1, .max = 100000000},
     {"sync.switchAfterPercent", FIELD_INT, AT(sync.switch_percent), .min = 1, .max = 99},
+    {"sync.switchTo", FIELD_ENUM, AT(sync.switch_to), .words = later_words},
+    {"sync.localSteps", FIELD_INT, AT(sync.local_steps), .min = 1, .max = 100000},
+    {"sync.outerRate", FIELD_DECIMAL, AT(sync.outer_rate), .max = 10},
+    {"sync.outerMomentum", FIELD_DECIMAL, AT(sync.outer_momentum), .max = 0.99},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
      .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
@@ -477,18 +482,26 @@ static enum err_code check_replicas(const struct spec *s, struct err *err)
 /* How replicas work together, and when that changes. */
 static enum err_code check_sync(const struct json *spec, const struct spec *s, struct err *err)
 {
-    static const char *const of_switch[] = {"sync.switchAfterSteps", "sync.switchAfterPercent"};
     bool is_switch = s->sync.protocol == SPEC_PROTOCOL_SWITCH;
-    int n_given = 0;
+    bool is_local = spec_later_protocol(s) == SPEC_PROTOCOL_LOCAL;
+    const struct {
+        const char *key, *of;
+        bool has_effect;
+    } table[] = {{"sync.switchAfterSteps", "Switch", is_switch},
+                 {"sync.switchAfterPercent", "Switch", is_switch},
+                 {"sync.switchTo", "Switch", is_switch},
+                 {"sync.localSteps", "Local", is_local},
+                 {"sync.outerRate", "Local", is_local},
+                 {"sync.outerMomentum", "Local", is_local}};
+    int n_given =
+        is_given(spec, "sync.switchAfterSteps") + is_given(spec, "sync.switchAfterPercent");
 
-    for (int i = 0; i < 2; i++) {
-        n_given += is_given(spec, of_switch[i]);
-        if (is_given(spec, of_switch[i]) && !is_switch)
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (is_given(spec, table[i].key) && !table[i].has_effect)
             return err_set(err, ERR_INVALID,
-                           "spec.%s: belongs to spec.sync.protocol Switch and has no effect with "
-                           "%s; leave it out",
-                           of_switch[i], protocol_words[s->sync.protocol]);
-    }
+                           "spec.%s: belongs to spec.sync.protocol %s and has no effect with %s; "
+                           "leave it out",
+                           table[i].key, table[i].of, protocol_words[s->sync.protocol]);
     if (is_switch && n_given != 1)
         return err_set(err, ERR_INVALID,
                        "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
@@ -557,6 +570,7 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
                                   .epsilon = 1e-8,
                                   .keep_best = TASK_METRICS,
                                   .stop_by = TASK_METRICS},
+                     .sync = {.local_steps = 32, .outer_rate = 1},
                      .checkpoint = {.every_seconds = 300}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
@@ -617,19 +631,26 @@ enum err_code spec_check_best(const struct spec *s, bool has_output, struct err 
     return ERR_OK;
 }
 
+enum spec_protocol spec_later_protocol(const struct spec *s)
+{
+    if (s->sync.protocol != SPEC_PROTOCOL_SWITCH)
+        return s->sync.protocol;
+    return s->sync.switch_to == SPEC_LATER_LOCAL ? SPEC_PROTOCOL_LOCAL : SPEC_PROTOCOL_ASP;
+}
+
 bool spec_is_asynchronous(const struct spec *s)
 {
-    return s->sync.protocol != SPEC_PROTOCOL_BSP;
+    return spec_later_protocol(s) != SPEC_PROTOCOL_BSP;
 }
 
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps)
 {
     int64_t steps = s->sync.switch_steps;
 
-    if (s->sync.protocol == SPEC_PROTOCOL_ASP)
-        return 0;
     if (s->sync.protocol == SPEC_PROTOCOL_BSP)
         return total_steps;
+    if (s->sync.protocol != SPEC_PROTOCOL_SWITCH)
+        return 0;
     if (steps == 0)
         steps = total_steps * s->sync.switch_percent / 100;
     return steps < total_steps ? steps : total_steps;

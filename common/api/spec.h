@@ -95,7 +95,12 @@ enum spec_saving {
 enum spec_protocol {
     SPEC_PROTOCOL_BSP,    /* once per step, those of all replicas together */
     SPEC_PROTOCOL_ASP,    /* as soon as one replica has them (train/tickets.h) */
-    SPEC_PROTOCOL_SWITCH, /* first BSP, then ASP */
+    SPEC_PROTOCOL_LOCAL,  /* each replica's its own, which meet from time to time (train/outer.h) */
+    SPEC_PROTOCOL_SWITCH, /* first BSP, then: */
+};
+enum spec_later {
+    SPEC_LATER_ASP,
+    SPEC_LATER_LOCAL,
 };
 
 /* What a stage keeps of a micro-batch between its forward and its backward. */
@@ -199,8 +204,12 @@ struct spec {
     int replicas; /* pipelines, each on nodes of its own */
     struct {
         enum spec_protocol protocol;
-        int switch_steps;   /* of Switch: BSP's steps; 0: not given, but: */
-        int switch_percent; /* ... BSP's part of all steps; 0: not given */
+        int switch_steps;          /* of Switch: BSP's steps; 0: not given, but: */
+        int switch_percent;        /* ... BSP's part of all steps; 0: not given */
+        enum spec_later switch_to; /* ... and what follows */
+        int local_steps;           /* of Local: from one meeting of the replicas to the next */
+        double outer_rate;         /* what weights then move by of their mean difference ... */
+        double outer_momentum;     /* ... and the Nesterov momentum of that */
     } sync;
     struct {
         enum spec_strategy strategy;
@@ -245,10 +254,12 @@ extern const struct field spec_fields[];
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
 
-/* May replicas be asynchronous in a part of the job? */
+/* How replicas work together from spec_switch_step() on: the protocol itself, or what Switch leads
+ * to. */
+enum spec_protocol spec_later_protocol(const struct spec *s);
+/* May replicas be out of step in a part of the job? */
 bool spec_is_asynchronous(const struct spec *s);
-/* From which of `total_steps` steps on replicas are asynchronous; the number of steps: from none.
- */
+/* From which of `total_steps` steps on they are; the number of steps: from none. */
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps);
 
 /* Can a job with training.keepBest keep them: is there a place for checkpoints, in which the best

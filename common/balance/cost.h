@@ -27,7 +27,7 @@
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + weights and gradients of the word embeddings once more on the LM head's stage
  *   + weights and moments once more where checkpoints are written, from a copy
- *   + weights once more where replicas may be asynchronous
+ *   + weights once more where replicas may be out of step, and again with sync.outerMomentum
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
  * With activations recomputed, a unit keeps its output only, the rest is scratch, and its products
  * have 4 passes instead of 3 (except for the LM head, which is not recomputed).

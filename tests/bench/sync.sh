@@ -1,17 +1,17 @@
 #!/bin/bash
-# BSP, ASP and the switch between them: one of several replicas, each a process with a CPU quota, is four times
+# BSP, ASP, Local and the switch between BSP and ASP: one of several replicas, each a process with a CPU quota, is four times
 # slower than the others. Time, accuracy and time to an accuracy, over several seeds.
 #
-#   OUT=build/release tests/bench/sync.sh [PROTOCOL...]    even bsp asp switch6 switch12 switch25 switch50
-#   SYNC_SEEDS=5 SYNC_REPLICAS=4 SYNC_STEPS=600 SYNC_OPTIMIZERS="AdamW SGD"
+#   OUT=build/release tests/bench/sync.sh [PROTOCOL...]    even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
+#   SYNC_SEEDS=5 SYNC_REPLICAS=4 SYNC_STEPS=640 SYNC_OPTIMIZERS="AdamW SGD"
 #
 # even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds. Prints a row
 # for every run; `make bench-sync` makes the table. A run takes about half a minute, all of them two hours.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
-seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-600} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD}
-[ $# -gt 0 ] || set -- even bsp asp switch6 switch12 switch25 switch50
+seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD}
+[ $# -gt 0 ] || set -- even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
@@ -31,6 +31,7 @@ job() {
     even) micro=$n ;;
     bsp) ;;
     asp) sync='protocol: ASP' ;;
+    local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
     *) echo "no such protocol: $1" >&2 && exit 2 ;;
     esac
@@ -51,7 +52,7 @@ spec:
   placement: {minStages: 1, maxStages: 1}
   checkpoint: {mode: Never}
   training: {steps: $steps, batchSize: $((8 * n)), microBatches: $micro, maxSequenceLength: 64, seed: $3,
-    evaluateEverySteps: $((steps / 10)), optimizer: {type: $2, learningRate: "$rate"}}
+    evaluateEverySteps: $((steps / 5)), optimizer: {type: $2, learningRate: "$rate"}}
 E3
 }
 # train PROTOCOL OPTIMIZER SEED

@@ -64,6 +64,9 @@ bad_specs() {
         refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: BSP, switchAfterSteps: 9}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch, switchAfterSteps: 9, switchAfterPercent: 9}}" &&
+        refused spec.sync "{$d, replicas: 2, sync: {protocol: ASP, localSteps: 9}}" &&
+        refused spec.sync.switchTo "{$d, replicas: 2, sync: {protocol: Local, switchTo: ASP}}" &&
+        refused spec.sync.outerMomentum "{$d, replicas: 2, sync: {protocol: Local, outerMomentum: \"1\"}}" &&
         refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&

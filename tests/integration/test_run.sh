@@ -206,35 +206,38 @@ replicas_killed() {
 }
 check 'two replicas go on when workers of either are killed, with the same weights and losses' replicas_killed
 
-# Replicas that switch to ASP after 100 of 300 steps, with the second one at a third of the speed of the
+# Replicas that are out of step after 100 of 300 steps, with the second one at a third of the speed of the
 # first. The bits depend on who is first, so the loss is compared with that of the start.
-free() { # free NAME [SLOT]: kills that worker when replicas are free
+free() { # free NAME SYNC [SLOT]: kills that worker when replicas are free
     local name=$1 pid run
-    sed -e 's/^spec:/spec:\n  sync: {protocol: Switch, switchAfterSteps: 100}\n  replicas: 2/' -e 's/microBatches: 8/microBatches: 4/' \
+    sed -e "s/^spec:/spec:\\n  sync: {protocol: Switch, switchAfterSteps: 100, $2}\\n  replicas: 2/" -e 's/microBatches: 8/microBatches: 4/' \
         -e 's/everySteps: 10/everySteps: 50/' "$work/saved.yaml" >"$work/free.yaml"
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/free.yaml" --workers cpu=0.9,cpu=0.3 --strategy Even \
         --data build/sample/mnli --output "$work/$name" >"$work/$name.log" 2>&1 &
     pid=$!
     until_true 60 grep -qE '^step 1[0-9][0-9]/' "$work/$name.log"
     run=$(pgrep -P "$pid")
-    if [ $# -gt 1 ]; then pkill -KILL -P "$run" -f -- "--slot $2"; fi
+    if [ $# -gt 2 ]; then pkill -KILL -P "$run" -f -- "--slot $3"; fi
     wait "$pid"
 }
 is_free() { # is_free NAME: it has all steps, and has learned
     losses "$1" | jq -s -e '.[-1][0] == 300 and (map(.[1]) | min) < .[0][1]' && [ "$(find "$work/$1" -name 'model-*.safetensors' | wc -l)" = 2 ]
 }
 replicas_free() {
-    free free || { cat "$work/free.log"; return 1; }
-    cat "$work/free.log"
-    is_free free
+    free "$1" "$2" || { cat "$work/$1.log"; return 1; }
+    cat "$work/$1.log"
+    is_free "$1"
 }
-check 'two replicas switch from BSP to ASP, and the job ends with all of its steps' replicas_free
-free_killed() {
-    free free.killed 1 || { cat "$work/free.killed.log"; return 1; }
-    cat "$work/free.killed.log"
-    has_revisions free.killed 1 && is_free free.killed
+local='switchTo: Local, localSteps: 20'
+check 'two replicas switch from BSP to ASP, and the job ends with all of its steps' replicas_free free 'switchTo: ASP'
+check 'two replicas switch from BSP to Local, and the job ends with all of its steps' replicas_free local "$local"
+free_killed() { # free_killed NAME SYNC
+    free "$1" "$2" 1 || { cat "$work/$1.log"; return 1; }
+    cat "$work/$1.log"
+    has_revisions "$1" 1 && is_free "$1"
 }
-check 'a worker of a free replica is killed, and the job goes on from a checkpoint' free_killed
+check 'a worker of a free replica is killed, and the job goes on from a checkpoint' free_killed free.killed 'switchTo: ASP'
+check 'a worker of a replica that trains alone is killed, and the job goes on from a checkpoint' free_killed local.killed "$local"
 
 # A node is lost: a worker, and its disk with its own checkpoints and copies of another worker's.
 sed 's/{everySteps: 10}/{everySteps: 10, store: {peers: {}}}/' "$work/saved.yaml" >"$work/peers.yaml"

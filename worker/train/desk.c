@@ -12,17 +12,6 @@
 
 /* --- what is decided about a ticket --- */
 
-/* Micro-batches of the ticket by those of its step. */
-static double share_of(const struct desk *d, int64_t ticket)
-{
-    int64_t step = tickets_step(ticket, d->n_replicas);
-    int n_seqs = message_step_seqs(d->p.facts, d->p.plan->spec.training.batch_size, step);
-    const struct schedule s =
-        schedule_of_ticket(d->p.plan, 0, tickets_part(ticket, d->n_replicas), n_seqs);
-
-    return (double)s.n_microbatches / schedule_microbatches(d->p.plan, n_seqs);
-}
-
 struct step_end desk_decide(const struct plan *plan, const struct message_facts *facts,
                             int64_t step, int64_t updates, double share,
                             const struct message_sum *sum)
@@ -109,8 +98,10 @@ static void take_back(struct desk *d, int replica, const struct message_sum *sum
 {
     int64_t ticket = d->tickets.held[replica].ticket;
     int64_t step = tickets_step(ticket, d->n_replicas);
+    int n_seqs = message_step_seqs(d->p.facts, d->p.plan->spec.training.batch_size, step);
 
-    out->ticket.share = share_of(d, ticket);
+    out->ticket.share =
+        schedule_ticket_share(d->p.plan, tickets_part(ticket, d->n_replicas), n_seqs);
     out->end = desk_decide(d->p.plan, d->p.facts, step, d->p.updates + step - d->p.first_step,
                            out->ticket.share, sum);
     if (out->end.outcome == STEP_APPLY) {

@@ -188,13 +188,14 @@ struct route edges_route(const struct edges *edges, enum route_kind kind)
     bool is_forward =
         edges->is_lead ? kind == ROUTE_TO_DECIDER || kind == ROUTE_FROM_LEADER : is_sum;
     struct route r = {.n_in = 0};
-    int n_replicas = kind == ROUTE_IN_REPLICA ? 1 : PLAN_REPLICAS_MAX;
+    bool is_in_replica = kind == ROUTE_IN_REPLICA || kind == ROUTE_ALONE;
+    int n_replicas = is_in_replica ? 1 : PLAN_REPLICAS_MAX;
 
     r.n_in = add_role(edges, is_forward ? EDGE_FORWARD_IN : EDGE_BACKWARD_IN, 0, r.in);
     r.n_out = add_role(edges, is_forward ? EDGE_FORWARD_OUT : EDGE_BACKWARD_OUT, 0, r.out);
     if (is_sum)
         r.n_out = add_role(edges, EDGE_SUMS_OUT, r.n_out, r.out);
-    else
+    else if (kind != ROUTE_ALONE)
         r.n_in = add_role(edges, EDGE_ENDS_IN, r.n_in, r.in);
     for (int i = 1; i < n_replicas; i++) {
         if (is_sum)

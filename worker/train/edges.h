@@ -85,6 +85,7 @@ enum route_kind {
     ROUTE_TO_LEADER,
     ROUTE_FROM_LEADER,
     ROUTE_IN_REPLICA, /* from the decider to one replica; in the lead, from its last stage */
+    ROUTE_ALONE,      /* from the last stage of any replica to the rest of it */
 };
 
 /* A worker's part of it: where it receives, and where it sends to then. */

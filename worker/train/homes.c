@@ -54,7 +54,7 @@ static enum err_code by_piece(struct homes *h, const struct homes_order *order, 
                               piece_fn *move, struct err *err)
 {
     const struct weights_unit *u = &h->weights->units[i];
-    float *floats = is_of_weights(order) ? u->params : u->grads;
+    float *floats = is_of_weights(order) ? weights_floats(u, order->area) : u->grads;
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
@@ -203,6 +203,12 @@ static enum err_code push(struct homes *h, const struct homes_order *order, stru
 
 /* --- weights --- */
 
+/* Of a message with a piece of `unit`. */
+static int number_of(const struct homes_order *order, int unit)
+{
+    return (int)order->area * MODEL_UNITS_MAX + unit;
+}
+
 static enum err_code send_weights(struct homes *h, const struct homes_order *order,
                                   const struct piece *p, struct err *err)
 {
@@ -214,10 +220,10 @@ static enum err_code send_weights(struct homes *h, const struct homes_order *ord
         const struct home_edges *to = &edges->homes[i];
 
         if (to->weights_out >= 0 && has_unit(&h->plan->workers[to->worker], unit))
-            rc = exchange_send(
-                &h->exchange,
-                exchange_key(exchange_edge(to->weights_out), MESSAGE_WEIGHTS, order->step, unit),
-                NULL, 0, p->floats, p->n, err);
+            rc = exchange_send(&h->exchange,
+                               exchange_key(exchange_edge(to->weights_out), MESSAGE_WEIGHTS,
+                                            order->step, number_of(order, unit)),
+                               NULL, 0, p->floats, p->n, err);
     }
     return rc;
 }
@@ -226,8 +232,9 @@ static enum err_code receive_weights(struct homes *h, const struct homes_order *
                                      const struct piece *p, struct err *err)
 {
     const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
-    const struct exchange_key key = exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS,
-                                                 order->step, h->weights->first_unit + p->i);
+    const struct exchange_key key =
+        exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS, order->step,
+                     number_of(order, h->weights->first_unit + p->i));
 
     return exchange_recv_floats(&h->exchange, key, p->floats, p->n, err);
 }
@@ -365,7 +372,8 @@ void homes_close(struct homes *h, struct exchange *x)
 static void give_order(struct homes *h, struct homes_order order)
 {
     (void)pthread_mutex_lock(&h->lock);
-    for (int i = 0; is_of_weights(&order) && i < h->weights->n_units; i++)
+    for (int i = 0;
+         is_of_weights(&order) && order.area == WEIGHTS_PARAMS && i < h->weights->n_units; i++)
         h->has_weights[i] = order.kind == HOMES_SPREAD && is_at_home(h, i);
     for (int i = 0; order.kind == HOMES_COLLECT && i < h->weights->n_units; i++)
         h->has_gradient[i] = false;
@@ -378,6 +386,16 @@ void homes_spread(struct homes *h, int64_t step)
 {
     if (h->is_open)
         give_order(h, (struct homes_order){.kind = HOMES_SPREAD, .step = step});
+}
+
+void homes_spread_moments(struct homes *h, int64_t step)
+{
+    if (!h->is_open)
+        return;
+    give_order(h, (struct homes_order){.kind = HOMES_SPREAD, .step = step, .area = WEIGHTS_MOMENT});
+    if (h->weights->units[0].variance)
+        give_order(
+            h, (struct homes_order){.kind = HOMES_SPREAD, .step = step, .area = WEIGHTS_VARIANCE});
 }
 
 void homes_collect(struct homes *h, int64_t step, int n_microbatches)

@@ -31,7 +31,7 @@
 
 enum homes_kind {
     HOMES_COLLECT, /* gradients to the homes, which add them */
-    HOMES_SPREAD,  /* weights to the guests */
+    HOMES_SPREAD,  /* weights to the guests, or moments */
     HOMES_PUSH,    /* gradients to the homes, which apply them */
     HOMES_PULL,    /* weights after that */
 };
@@ -40,6 +40,7 @@ enum homes_kind {
 struct homes_order {
     enum homes_kind kind;
     int64_t step;             /* or the number of the push */
+    enum weights_area area;   /* SPREAD */
     int n_microbatches;       /* COLLECT: some replicas may have none */
     struct message_push push; /* PUSH */
 };
@@ -76,6 +77,8 @@ void homes_close(struct homes *h, struct exchange *x);
 /* The weights of units at home are those after `step`: send them, and receive those of the others.
  * They may change only once all gradients of the next step are here. */
 void homes_spread(struct homes *h, int64_t step);
+/* Likewise their moments, for replicas that are about to train alone (train/outer.h). */
+void homes_spread_moments(struct homes *h, int64_t step);
 /* A step begins: collect its gradients. */
 void homes_collect(struct homes *h, int64_t step, int n_microbatches);
 /* This worker's gradient of unit `i` of its stage is complete. */

@@ -262,7 +262,9 @@ enum err_code message_sum_check(const struct message_sum *s, struct err *err)
     if (s->n_tokens < 0 || s->loss.n < 0 || s->loss.n_seqs < 0)
         return err_set(err, ERR_PROTOCOL, "end of a step: %lld tokens, loss of %lld",
                        (long long)s->n_tokens, (long long)s->loss.n);
-    rc = check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
+    rc = check_times(&s->ticket_ms, 1, 1, err);
+    if (rc == ERR_OK)
+        rc = check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
     return rc == ERR_OK ? check_times(s->stage_mad_ms, s->n_stages, SPEC_STAGES_MAX - 1, err) : rc;
 }
 
@@ -298,7 +300,9 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
         !isfinite(ticket->staleness))
         return err_set(err, ERR_PROTOCOL, "end of a ticket of step %lld: %lld follows, share %g",
                        (long long)end->step, (long long)ticket->next, ticket->share);
-    rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
+    rc = check_times(e->ticket_ms, PLAN_REPLICAS_MAX, PLAN_REPLICAS_MAX, err);
+    if (rc == ERR_OK)
+        rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
     return rc == ERR_OK ? check_times(e->stage_mad_ms, e->n_stages, SPEC_STAGES_MAX, err) : rc;
 }
 

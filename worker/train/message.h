@@ -22,10 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/plan.h"
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     8 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     9 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -136,6 +137,7 @@ struct message_sum {
     int32_t wants_checkpoint;             /* 1: one is due after this step ... */
     int32_t is_writing;                   /* ... but a stage is still writing the one before ... */
     int32_t has_failed;                   /* ... or could not write it */
+    double ticket_ms;                     /* of a replica that trained alone; else 0 */
     double stage_ms[SPEC_STAGES_MAX];     /* computing, per micro-batch: the median ... */
     double stage_mad_ms[SPEC_STAGES_MAX]; /* ... and median deviation of train/pace.h */
     double square_sums[MODEL_UNITS_MAX];  /* of a unit's gradients, 0 but from its home; only
@@ -159,8 +161,9 @@ struct message_end {
     struct message_ticket ticket;
     int32_t saves;    /* 1: all stages write a checkpoint after the update */
     int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
-    int32_t has_failed; /* ... 1: all have ended it, and some could not write it */
-    int64_t n_tokens;   /* of all replicas */
+    int32_t has_failed;                  /* ... 1: all have ended it, and some could not write it */
+    int64_t n_tokens;                    /* of all replicas */
+    double ticket_ms[PLAN_REPLICAS_MAX]; /* of each replica, behind steps alone; else 0 */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX]; /* as in the sum, like what follows */
     double stage_mad_ms[SPEC_STAGES_MAX];

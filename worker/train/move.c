@@ -186,11 +186,6 @@ static enum err_code fetch_history(struct mover *m, struct err *err)
 
 /* --- units --- */
 
-static float *area_of(const struct weights_unit *u, int area)
-{
-    return area == 0 ? u->params : area == 1 ? u->moment : u->variance;
-}
-
 static enum err_code give_piece(struct mover *m, struct exchange_key key,
                                 const struct message_piece *piece, const float *x, size_t n,
                                 struct err *err)
@@ -225,11 +220,12 @@ static enum err_code move_unit(struct mover *m, const struct weights_unit *u, in
         exchange_key(EDGE_FORWARD_IN, MESSAGE_UNIT, m->p->revision->resume.step, 0);
     enum err_code rc = ERR_OK;
 
-    for (int area = 0; rc == ERR_OK && area < AREAS && area_of(u, area); area++)
+    for (int area = 0; rc == ERR_OK && area < AREAS && weights_floats(u, (enum weights_area)area);
+         area++)
         for (size_t at = 0; rc == ERR_OK && at < u->count; at += most, key.microbatch++) {
             struct message_piece piece = {.unit = unit, .area = area, .at = (int64_t)at};
             size_t n = u->count - at < most ? u->count - at : most;
-            float *x = area_of(u, area) + at;
+            float *x = weights_floats(u, (enum weights_area)area) + at;
 
             rc = exchange_check(&m->exchange, err);
             if (rc == ERR_OK)

@@ -33,6 +33,12 @@ struct schedule schedule_of_ticket(const struct plan *plan, int replica, int par
                              .first_microbatch = first};
 }
 
+double schedule_ticket_share(const struct plan *plan, int part, int n_seqs)
+{
+    return (double)schedule_of_ticket(plan, 0, part, n_seqs).n_microbatches /
+           schedule_microbatches(plan, n_seqs);
+}
+
 int schedule_in_flight(const struct schedule *s, int stage)
 {
     return s->is_serial ? 1 : min_int(s->n_microbatches, s->n_stages - stage);

@@ -33,6 +33,9 @@ struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs);
 /* What it does for ticket `part` of a step (train/tickets.h), of as many as there are replicas. */
 struct schedule schedule_of_ticket(const struct plan *plan, int replica, int part, int n_seqs);
 
+/* The ticket's part of the micro-batches of its step. */
+double schedule_ticket_share(const struct plan *plan, int part, int n_seqs);
+
 /* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */
 int schedule_in_flight(const struct schedule *s, int stage);
 /* The same for a worker of the plan, in any step. */

@@ -4,6 +4,7 @@
 
 #include "nn/gemm.h"
 #include "nn/loss.h"
+#include "train/outer.h"
 #include "train/schedule.h"
 
 static const struct unit *const kinds[UNIT_KINDS] = {
@@ -98,6 +99,12 @@ static bool is_asynchronous(const struct stage *s)
     return spec_is_asynchronous(&s->plan->spec) && plan_n_replicas(s->plan) > 1;
 }
 
+/* May they train alone? Then guests have moments, and homes take outer steps. */
+static bool is_local(const struct stage *s)
+{
+    return spec_later_protocol(&s->plan->spec) == SPEC_PROTOCOL_LOCAL && is_asynchronous(s);
+}
+
 /* The weights of units that have their home elsewhere, in copies of the state's entries. */
 static void layout_guests(struct stage *s, struct arena *arena)
 {
@@ -115,6 +122,10 @@ static void layout_guests(struct stage *s, struct arena *arena)
         } else {
             own.params = arena_floats(arena, own.count);
             own.grads = arena_floats(arena, own.count);
+            if (is_local(s))
+                own.moment = arena_floats(arena, own.count);
+            if (is_local(s) && s->plan->spec.training.optimizer == SPEC_OPTIMIZER_ADAMW)
+                own.variance = arena_floats(arena, own.count);
         }
         if (arena->base)
             units[i] = own;
@@ -123,21 +134,21 @@ static void layout_guests(struct stage *s, struct arena *arena)
         w->units = units;
 }
 
-static void layout_snapshots(struct stage *s, struct arena *arena)
+/* As many floats as the parameters have, of every unit at home; NULL for the others. */
+static float **layout_at_home(struct stage *s, struct arena *arena)
 {
     const struct weights *w = &s->weights;
+    float **list = arena_take(arena, (size_t)w->n_units * sizeof *list);
 
-    if (!is_asynchronous(s))
-        return;
-    s->snapshots = arena_take(arena, (size_t)w->n_units * sizeof *s->snapshots);
     for (int i = 0; i < w->n_units; i++) {
-        float *copy = stage_is_home(s, i)
-                          ? arena_floats(arena, model_unit_params(w->model, w->first_unit + i))
-                          : NULL;
+        float *floats = stage_is_home(s, i)
+                            ? arena_floats(arena, model_unit_params(w->model, w->first_unit + i))
+                            : NULL;
 
         if (arena->base)
-            s->snapshots[i] = copy;
+            list[i] = floats;
     }
+    return list;
 }
 
 static void layout_sums(struct stage *s, struct arena *arena)
@@ -167,7 +178,10 @@ static void layout(struct stage *s, struct arena *arena)
     size_t scratch = 0, saved = 0;
 
     layout_guests(s, arena);
-    layout_snapshots(s, arena);
+    if (is_asynchronous(s))
+        s->snapshots = layout_at_home(s, arena);
+    if (is_local(s) && s->plan->spec.sync.outer_momentum > 0)
+        s->velocity = layout_at_home(s, arena);
     layout_sums(s, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
@@ -290,6 +304,30 @@ void stage_drop_snapshot(struct stage *s, const struct state *state)
     for (int i = 0; i < s->weights.n_units; i++)
         if (s->snapshots[i])
             use_params(s, i, state->units[s->weights.first_unit + i].params);
+}
+
+void stage_offer_weights(struct stage *s)
+{
+    for (int i = 0; i < s->weights.n_units; i++) {
+        const struct weights_unit *u = &s->weights.units[i];
+
+        memcpy(u->grads, u->params, u->count * sizeof *u->grads);
+    }
+}
+
+void stage_meet(struct stage *s, const struct state *state)
+{
+    const struct spec *spec = &s->plan->spec;
+    const struct outer_step how = {.rate = spec->sync.outer_rate,
+                                   .momentum = spec->sync.outer_momentum,
+                                   .n_replicas = plan_n_replicas(s->plan)};
+
+    for (int i = 0; i < s->weights.n_units; i++) {
+        const struct weights_unit *u = &state->units[s->weights.first_unit + i];
+
+        if (stage_is_home(s, i))
+            outer_apply(&how, u->params, u->grads, s->velocity ? s->velocity[i] : NULL, u->count);
+    }
 }
 
 static enum unit_kind kind_of(const struct stage *s, int i)

@@ -9,7 +9,7 @@
  * dropout is a function of a counter, so the bits are the same.
  *
  * Units that have their home elsewhere (api/plan.h) are not the state's: the stage has memory for
- * their weights and gradients only.
+ * their weights and gradients only, and for moments if replicas may train alone.
  *
  * Activations between stages are [T,C], behind the pooler [B,C]; gradients have the shape of the
  * activation they belong to.
@@ -65,6 +65,7 @@ struct stage {
     const struct stage_hooks *hooks; /* NULL: none */
     float **sums;      /* [n_units]: of the shares before; NULL where the replica has one */
     float **snapshots; /* [n_units]: weights of units at home; NULL where none are taken */
+    float **velocity;  /* [n_units]: of units at home, for outer steps; NULL: no momentum */
     float *scratch;
     float *saved;    /* of the unit that computes, when activations are recomputed */
     float *out;      /* of the last unit */
@@ -106,6 +107,11 @@ void stage_use(struct stage *s, struct weights_unit *units);
  * now, and as a pull gives them (train/homes.h). Otherwise with the weights of the state. */
 void stage_take_snapshot(struct stage *s);
 void stage_drop_snapshot(struct stage *s, const struct state *state);
+
+/* Replicas that have trained alone meet (train/outer.h): the weights take the place of the
+ * gradients, to be added up at the homes of units, where they become those of the state. */
+void stage_offer_weights(struct stage *s);
+void stage_meet(struct stage *s, const struct state *state);
 
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
  * tokens outside the vocabulary and sequences longer than the model's positions;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "nn/optimizers.h"
 #include "train/cpu.h"
+#include "train/outer.h"
 #include "train/schedule.h"
 #include "train/weights.h"
 
@@ -335,7 +336,7 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
         sum->loss = t->loss;
         sum->n_tokens = t->tokens;
     }
-    t->state->is_finished = !t->is_ticket;
+    t->state->is_finished = !t->state->is_between;
 }
 
 /* Add what another replica has summed up, behind those before it. */
@@ -359,11 +360,18 @@ static enum err_code add_replica(struct message_sum *sum, const struct message_s
     return ERR_OK;
 }
 
-/* Receive the sums of the stages before, add this stage's and, at the decider in a synchronous
- * step, those of the other replicas; pass them on. */
-static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
+static enum err_code send_sum(struct train *t, enum edge_role edge, int64_t step,
+                              const struct message_sum *sum, struct err *err)
 {
-    int n_replicas = t->is_ticket ? 1 : plan_n_replicas(t->plan);
+    return exchange_send(&t->exchange, exchange_key((int)edge, MESSAGE_STEP_SUM, step, 0), sum,
+                         message_sum_bytes(sum->n_units), NULL, 0, err);
+}
+
+/* Receive the sums of the stages before, add this stage's, and pass them on. The last stage has
+ * those of its replica then. */
+static enum err_code add_up_replica(struct train *t, int64_t step, struct message_sum *sum,
+                                    struct err *err)
+{
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){.n_units = 0};
@@ -373,19 +381,38 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     if (rc != ERR_OK)
         return rc;
     add_own(t, step, sum);
+    return t->stage->is_last ? ERR_OK : send_sum(t, EDGE_FORWARD_OUT, step, sum, err);
+}
+
+/* From the last stage to the decider, which has those of all replicas then; those of a ticket are
+ * for its desk. */
+static enum err_code add_up_all(struct train *t, int64_t step, struct message_sum *sum,
+                                struct err *err)
+{
+    int n_replicas = t->is_ticket ? 1 : plan_n_replicas(t->plan);
+    enum err_code rc = ERR_OK;
+
+    if (!t->stage->is_last)
+        return ERR_OK;
     if (!train_is_decider(t))
-        return exchange_send(&t->exchange,
-                             exchange_key(t->stage->is_last ? EDGE_SUMS_OUT : EDGE_FORWARD_OUT,
-                                          MESSAGE_STEP_SUM, step, 0),
-                             sum, message_sum_bytes(sum->n_units), NULL, 0, err);
+        return send_sum(t, EDGE_SUMS_OUT, step, sum, err);
+    t->ticket_ms[0] = sum->ticket_ms;
     for (int r = 1; rc == ERR_OK && r < n_replicas; r++) {
         struct message_sum other;
 
         rc = exchange_recv_sum(&t->exchange, EDGE_SUMS_IN + r, step, sum->n_units, &other, err);
         if (rc == ERR_OK)
             rc = add_replica(sum, &other, err);
+        t->ticket_ms[r] = rc == ERR_OK ? other.ticket_ms : 0;
     }
     return rc;
+}
+
+static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
+{
+    enum err_code rc = add_up_replica(t, step, sum, err);
+
+    return rc == ERR_OK ? add_up_all(t, step, sum, err) : rc;
 }
 
 /* What the decider makes of a step, from the loss and all sums. */
@@ -878,13 +905,9 @@ static enum err_code meet(struct train *t, struct message_end *end, struct err *
     return ERR_OK;
 }
 
-static enum err_code open_round(struct train *t, int64_t until, struct err *err)
+/* Replicas leave the boundary: each goes on with weights of its own. */
+static enum err_code part(struct train *t, struct err *err)
 {
-    const struct desk_params params = {.plan = t->plan,
-                                       .facts = &t->facts,
-                                       .first_step = t->state->step,
-                                       .end_step = until,
-                                       .updates = t->state->updates};
     enum err_code rc = release_state(t, err);
 
     if (rc == ERR_OK) /* the weights of the step before go to all that run them */
@@ -895,6 +918,32 @@ static enum err_code open_round(struct train *t, int64_t until, struct err *err)
     t->is_ticket = true;
     t->state->is_between = true;
     t->shown_ns = clock_now_ns();
+    return ERR_OK;
+}
+
+/* They are at the next one, which *end describes: all get its weights. */
+static enum err_code join(struct train *t, const struct message_end *end, struct err *err)
+{
+    enum err_code rc;
+
+    stage_drop_snapshot(t->stage, t->state);
+    rc = spread_weights(t, t->state->step - 1, err);
+    if (rc == ERR_OK)
+        show_ticket(t, end);
+    return rc == ERR_OK ? save_step(t, end, err) : rc;
+}
+
+static enum err_code open_round(struct train *t, int64_t until, struct err *err)
+{
+    const struct desk_params params = {.plan = t->plan,
+                                       .facts = &t->facts,
+                                       .first_step = t->state->step,
+                                       .end_step = until,
+                                       .updates = t->state->updates};
+    enum err_code rc = part(t, err);
+
+    if (rc != ERR_OK)
+        return rc;
     rc = pushes_open(&t->pushes, t->plan, t->stage->worker, t->state, &t->exchange, err);
     if (rc == ERR_OK && train_is_decider(t)) {
         t->desk = calloc(1, sizeof *t->desk);
@@ -938,11 +987,224 @@ static enum err_code run_round(struct train *t, int64_t until, struct err *err)
     if (rc != ERR_OK)
         return rc;
     close_round(t);
-    stage_drop_snapshot(t->stage, t->state);
-    rc = spread_weights(t, t->state->step - 1, err);
+    return join(t, &end, err);
+}
+
+/* --- steps alone: Local --- */
+
+/* A replica between two meetings. */
+struct alone {
+    int64_t first_step, n_steps; /* of all replicas together */
+    int64_t begin, end;          /* its tickets ... */
+    int64_t next;                /* ... and where it is in them */
+    int64_t from_ns;
+    struct message_loss loss; /* since then, the last stage's ... */
+    int64_t n_tokens;         /* ... likewise */
+    int64_t n_not_shown;      /* tokens, about, since the leader showed a step */
+};
+
+/* The steps that are done if all replicas are as far as this one. */
+static int64_t alone_step(const struct alone *a)
+{
+    return a->end > a->begin
+               ? a->first_step + (a->next - a->begin) * a->n_steps / (a->end - a->begin)
+               : a->first_step;
+}
+
+/* By the speeds in the steps before, or those of the plan. */
+static struct alone deal_tickets(const struct train *t, int64_t until)
+{
+    int n = plan_n_replicas(t->plan);
+    struct alone a = {.first_step = t->state->step, .n_steps = until - t->state->step};
+    double ticket_ms[PLAN_REPLICAS_MAX];
+    int64_t begins[PLAN_REPLICAS_MAX + 1];
+    bool is_measured = true;
+
+    for (int r = 0; r < n; r++)
+        is_measured = is_measured && t->ticket_ms[r] > 0;
+    for (int r = 0; r < n; r++)
+        ticket_ms[r] = is_measured ? t->ticket_ms[r]
+                                   : 1.0 / plan_microbatches(t->plan, r, t->plan->micro_batches);
+    outer_deal(a.n_steps * n, n, ticket_ms, begins);
+    a.begin = a.next = a.first_step * n + begins[replica_of(t)];
+    a.end = a.first_step * n + begins[replica_of(t) + 1];
+    a.from_ns = clock_now_ns();
+    return a;
+}
+
+/* What the last stage of the replica makes of a ticket: a step of the full rate, with fewer
+ * samples. */
+static struct message_end decide_alone(const struct train *t, const struct alone *a,
+                                       const struct message_sum *sum)
+{
+    int n = plan_n_replicas(t->plan);
+    int64_t step = tickets_step(a->next, n);
+    struct message_end out = {.n_tokens = sum->n_tokens};
+
+    out.ticket.share = schedule_ticket_share(t->plan, tickets_part(a->next, n), step_seqs(t, step));
+    out.end = desk_decide(t->plan, &t->facts, step, t->state->updates, out.ticket.share, sum);
+    out.end.rate = optimizer_rate(&t->plan->spec, alone_step(a), t->facts.total_steps);
+    return out;
+}
+
+/* The replica updates its own weights. */
+static enum err_code update_alone(struct train *t, const struct alone *a,
+                                  const struct message_end *end, struct err *err)
+{
+    const struct weights_step how = {.spec = &t->plan->spec,
+                                     .rate = end->end.rate,
+                                     .scale = end->end.scale,
+                                     .share = 1,
+                                     .updates = t->state->updates + a->next - a->begin};
+
+    if (end->end.outcome == STEP_FAIL)
+        return state_apply(t->state, &t->plan->spec, &end->end, err);
+    stopwatch_start(&t->update);
+    if (end->end.outcome == STEP_APPLY)
+        weights_update(&t->stage->weights, &how);
+    else
+        weights_skip(&t->stage->weights);
+    stopwatch_stop(&t->update);
+    return ERR_OK;
+}
+
+/* The leader shows how far its own replica is; the last step is shown at the meeting. */
+static void show_alone(struct train *t, struct alone *a, struct message_end *end)
+{
+    const struct progress *p = &t->progress;
+    int64_t last = a->first_step + a->n_steps - 1;
+    int64_t n_tickets = a->n_steps * plan_n_replicas(t->plan);
+
+    if (!train_is_leader(t))
+        return;
+    a->n_not_shown += end->n_tokens * n_tickets / (a->end - a->begin);
+    end->ticket.steps_done = alone_step(a) < last ? alone_step(a) : last;
+    end->n_tokens = a->n_not_shown;
+    end->n_stages = p->n_stage_ms;
+    memcpy(end->stage_ms, p->stage_ms, sizeof end->stage_ms);
+    if (end->ticket.steps_done > p->step)
+        a->n_not_shown = 0;
+    show_ticket(t, end);
+}
+
+static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct err *err)
+{
+    int n = plan_n_replicas(t->plan);
+    int64_t step = tickets_step(a->next, n);
+    struct message_end end = {.n_stages = 0};
+    struct message_sum sum;
+    enum err_code rc;
+
+    note_leaving(t, step);
+    t->schedule =
+        schedule_of_ticket(t->plan, replica_of(t), tickets_part(a->next, n), step_seqs(t, step));
+    t->step_from_ns = clock_now_ns();
+    start_counting(t, TRAIN_STEP);
+    rc = run_microbatches(t, step, err);
     if (rc == ERR_OK)
-        show_ticket(t, &end);
-    return rc == ERR_OK ? save_step(t, &end, err) : rc;
+        rc = add_up_replica(t, step, &sum, err);
+    if (rc == ERR_OK && t->stage->is_last) {
+        end = decide_alone(t, a, &sum);
+        message_loss_add(&a->loss, &sum.loss);
+        a->n_tokens += sum.n_tokens;
+    }
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_ALONE, MESSAGE_STEP_END, step, &end, sizeof end,
+                             err);
+    if (rc == ERR_OK)
+        rc = message_end_check(&end, err);
+    if (rc == ERR_OK)
+        rc = update_alone(t, a, &end, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (++a->next < a->end)
+        rc = tie_spread(&t->stage->tie, &t->exchange, step, err);
+    show_alone(t, a, &end);
+    return rc;
+}
+
+/* What the decider makes of a meeting. Weights that are not finite cannot be left out. */
+static struct message_end decide_meeting(const struct train *t, const struct alone *a,
+                                         const struct message_sum *sum)
+{
+    struct message_end out = decide(t, a->first_step + a->n_steps - 1, sum);
+
+    out.end.outcome = out.end.outcome == STEP_APPLY ? STEP_APPLY : STEP_FAIL;
+    out.end.updates = t->state->updates + a->n_steps - 1;
+    out.ticket.steps_done = out.end.step;
+    memcpy(out.ticket_ms, t->ticket_ms, sizeof out.ticket_ms);
+    return out;
+}
+
+/* The weights of all replicas go to the homes, and what all have summed up to the decider. */
+static enum err_code meet_alone(struct train *t, const struct alone *a, struct message_end *end,
+                                struct err *err)
+{
+    int64_t step = a->first_step + a->n_steps - 1;
+    double ticket_ms = a->end > a->begin ? ms_since(a->from_ns) / (double)(a->end - a->begin)
+                                         : t->ticket_ms[replica_of(t)];
+    struct message_sum sum;
+    enum err_code rc;
+
+    stage_offer_weights(t->stage);
+    homes_collect(&t->homes, step, t->plan->micro_batches);
+    for (int i = 0; i < t->stage->weights.n_units; i++)
+        homes_put(&t->homes, i);
+    rc = homes_wait(&t->homes, &t->exchange, err);
+    t->is_ticket = false;
+    t->schedule.n_microbatches = 0; /* its pace is known */
+    t->loss = a->loss;
+    t->tokens = a->n_tokens;
+    if (rc == ERR_OK)
+        rc = add_up_replica(t, step, &sum, err);
+    sum.ticket_ms = ticket_ms;
+    if (rc == ERR_OK)
+        rc = add_up_all(t, step, &sum, err);
+    if (rc == ERR_OK && train_is_decider(t))
+        *end = decide_meeting(t, a, &sum);
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_STEP_END, step, end,
+                             sizeof *end, err);
+    if (rc == ERR_OK)
+        rc = message_end_check(end, err);
+    if (rc == ERR_OK && end->end.step != step + 1)
+        rc = err_set(err, ERR_PROTOCOL, "a meeting behind step %lld, not %lld",
+                     (long long)end->end.step, (long long)step + 1);
+    if (rc == ERR_OK && end->end.outcome == STEP_FAIL)
+        rc = state_apply(t->state, &t->plan->spec, &end->end, err);
+    return rc;
+}
+
+/* From one meeting of the replicas to the next one, at `until`. */
+static enum err_code run_alone(struct train *t, int64_t until, struct err *err)
+{
+    struct message_end end = {.n_stages = 0};
+    struct alone a = deal_tickets(t, until);
+    int64_t from_ns;
+    enum err_code rc;
+
+    if (!t->has_moments)
+        homes_spread_moments(&t->homes, a.first_step);
+    t->has_moments = true;
+    rc = part(t, err);
+    a.from_ns = clock_now_ns();
+    while (rc == ERR_OK && a.next < a.end)
+        rc = run_ticket_alone(t, &a, err);
+    from_ns = clock_now_ns();
+    if (rc == ERR_OK)
+        rc = meet_alone(t, &a, &end, err);
+    if (rc != ERR_OK)
+        return rc;
+    stage_meet(t->stage, t->state);
+    memcpy(t->ticket_ms, end.ticket_ms, sizeof t->ticket_ms);
+    state_reach(t->state, &end.end);
+    rc = join(t, &end, err);
+    if (rc == ERR_OK && train_is_leader(t))
+        LOG(LOG_INFO, "replicas have met", LOG_I("from", a.first_step), LOG_I("to", until),
+            LOG_I("tickets", a.end - a.begin), LOG_I("of", a.n_steps * plan_n_replicas(t->plan)),
+            LOG_F("aloneMs", (double)(from_ns - a.from_ns) / 1e6),
+            LOG_F("meetingMs", ms_since(from_ns)));
+    return rc;
 }
 
 static enum err_code evaluate_split(struct train *t, int64_t step, int split,
@@ -1111,13 +1373,17 @@ static bool is_evaluation_due(const struct train *t, int64_t steps_done)
            (every > 0 && steps_done > 0 && steps_done % every == 0);
 }
 
-static bool is_asynchronous(const struct train *t, int64_t step)
+/* How the step is done that follows `step` others. */
+static enum spec_protocol protocol_at(const struct train *t, int64_t step)
 {
-    return plan_n_replicas(t->plan) > 1 &&
-           step >= spec_switch_step(&t->plan->spec, t->facts.total_steps);
+    const struct spec *spec = &t->plan->spec;
+
+    if (plan_n_replicas(t->plan) == 1 || step < spec_switch_step(spec, t->facts.total_steps))
+        return SPEC_PROTOCOL_BSP;
+    return spec_later_protocol(spec);
 }
 
-/* The next boundary of asynchronous steps behind `step`: where something has to be done. */
+/* The next boundary of replicas out of step behind `step`: where something has to be done. */
 static int64_t next_boundary(const struct train *t, int64_t step)
 {
     int every = t->plan->spec.training.evaluate_every;
@@ -1126,6 +1392,18 @@ static int64_t next_boundary(const struct train *t, int64_t step)
     if (every > 0 && (step / every + 1) * every < end)
         end = (step / every + 1) * every;
     return t->until > step && t->until < end ? t->until : end;
+}
+
+/* One step, or a round of them. */
+static enum err_code go_on(struct train *t, int64_t step, struct err *err)
+{
+    enum spec_protocol protocol = protocol_at(t, step);
+    int64_t end = next_boundary(t, step);
+    int64_t meeting = step + t->plan->spec.sync.local_steps;
+
+    if (protocol == SPEC_PROTOCOL_LOCAL)
+        return run_alone(t, meeting < end ? meeting : end, err);
+    return protocol == SPEC_PROTOCOL_ASP ? run_round(t, end, err) : run_step(t, step, err);
 }
 
 /* The evaluation that was due when the session before ended comes first. */
@@ -1151,8 +1429,7 @@ static enum err_code run_steps(struct train *t, struct err *err)
         if (rc == ERR_OK && t->until > 0 && step == t->until)
             rc = err_set(err, ERR_AGAIN, "halted at step %lld as planned", (long long)step);
         if (rc == ERR_OK)
-            rc = is_asynchronous(t, step) ? run_round(t, next_boundary(t, step), err)
-                                          : run_step(t, step, err);
+            rc = go_on(t, step, err);
         is_due = is_evaluation_due(t, t->state->step);
     }
     return rc;

@@ -4,7 +4,8 @@
  * replicas (train/homes.h), then the end of the step (train/message.h), an evaluation by the lead
  * where one is due and after the last step. Asynchronous replicas (ASP) compute tickets instead of
  * shares of a step (train/tickets.h), in rounds: at the boundaries between them they meet, and
- * everything that needs the state of a step is done there. It may end the run early (train/best.h).
+ * everything that needs the state of a step is done there. So do replicas that train alone (Local,
+ * train/outer.h), but they exchange weights only there. It may end the run early (train/best.h).
  * Test sets are predicted at the end, with the best weights if those are kept: the stage then has
  * them, the state those of the last step. First stages load the data; every stage posts its
  * progress to the mailbox. However the loop ends, the state is at a step's boundary
@@ -70,18 +71,20 @@ struct train {
     struct stopwatch compute;   /* in this step, with the update of the step before */
     struct stopwatch update;    /* of the weights, in the step before */
     int64_t step_from_ns;       /* when this step began */
-    int64_t shown_ns;           /* when the leader last showed asynchronous steps */
-    struct pace computing;      /* per micro-batch: wall time and CPU time */
-    struct pace stepping;       /* of whole steps: wall time; the leader's */
-    int cpu_milli;              /* that may be used */
-    int64_t tokens;             /* in this step */
-    struct message_loss loss;   /* in this step or evaluation; the last stage's ... */
-    struct message_loss share;  /* ... and of the share of a step that is computed */
-    int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
-    struct score score;         /* of evaluations; the last stage's */
-    double judged;              /* what an evaluation is compared by; the last stage's */
-    bool has_lost_best;         /* the weights of the best evaluation cannot be read */
-    double seconds_per_step;    /* smoothed; 0 before the first step */
+    int64_t shown_ns;           /* when the leader last showed steps out of step */
+    bool has_moments;           /* of guests: replicas have trained alone in this session */
+    double ticket_ms[PLAN_REPLICAS_MAX]; /* each replica's mean in the last steps alone, or 0 */
+    struct pace computing;               /* per micro-batch: wall time and CPU time */
+    struct pace stepping;                /* of whole steps: wall time; the leader's */
+    int cpu_milli;                       /* that may be used */
+    int64_t tokens;                      /* in this step */
+    struct message_loss loss;            /* in this step or evaluation; the last stage's ... */
+    struct message_loss share;           /* ... and of the share of a step that is computed */
+    int split;                           /* of the facts that is evaluated, or TRAIN_STEP */
+    struct score score;                  /* of evaluations; the last stage's */
+    double judged;                       /* what an evaluation is compared by; the last stage's */
+    bool has_lost_best;                  /* the weights of the best evaluation cannot be read */
+    double seconds_per_step;             /* smoothed; 0 before the first step */
     struct stretch steps;
     double tokens_per_step; /* smoothed */
 };

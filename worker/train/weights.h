@@ -11,6 +11,12 @@
 #include "api/spec.h"
 #include "base/arena.h"
 
+enum weights_area {
+    WEIGHTS_PARAMS,
+    WEIGHTS_MOMENT,
+    WEIGHTS_VARIANCE,
+};
+
 struct weights_unit {
     size_t count; /* floats */
     float *params;
@@ -19,6 +25,12 @@ struct weights_unit {
     float *variance;     /* AdamW's second; NULL for SGD */
     struct arena memory; /* of all of these */
 };
+
+/* NULL where there is none. */
+static inline float *weights_floats(const struct weights_unit *u, enum weights_area area)
+{
+    return area == WEIGHTS_PARAMS ? u->params : area == WEIGHTS_MOMENT ? u->moment : u->variance;
+}
 
 struct weights {
     const struct model *model; /* borrowed */

@@ -519,6 +519,15 @@ static struct refused refused[] = {
           "\"switchAfterPercent\": 5}"),
      "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
      "spec.sync.switchAfterPercent; found 2 of them"},
+    {"spec_local_steps_belong_to_local",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\", \"switchAfterSteps\": 5, "
+          "\"localSteps\": 8}"),
+     "spec.sync.localSteps: belongs to spec.sync.protocol Local and has no effect with Switch; "
+     "leave it out"},
+    {"spec_switches_to_a_protocol_that_waits_less",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\", \"switchAfterSteps\": 5, "
+          "\"switchTo\": \"BSP\"}"),
+     "spec.sync.switchTo: \"BSP\" is not one of ASP, Local"},
     {"spec_only_switch_has_a_step",
      WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"ASP\", \"switchAfterSteps\": 5}"),
      "spec.sync.switchAfterSteps: belongs to spec.sync.protocol Switch and has no effect with ASP; "
@@ -814,6 +823,7 @@ static void spec_switches_after_a_number_or_a_part_of_the_steps(void **state)
         int64_t step; /* of 1000 */
     } table[] = {{"{}", 1000},
                  {"{\"protocol\": \"ASP\"}", 0},
+                 {"{\"protocol\": \"Local\", \"localSteps\": 8}", 0},
                  {"{\"protocol\": \"Switch\", \"switchAfterSteps\": 30}", 30},
                  {"{\"protocol\": \"Switch\", \"switchAfterSteps\": 3000}", 1000},
                  {"{\"protocol\": \"Switch\", \"switchAfterPercent\": 25}", 250}};

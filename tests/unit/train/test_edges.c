@@ -273,6 +273,25 @@ static void edges_have_a_route_within_a_replica(void **state)
     forget_replicas();
 }
 
+/* A replica that trains alone hears from its own last stage. */
+static void edges_have_a_route_from_any_last_stage(void **state)
+{
+    const struct edges *edges = make_replicas();
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct route r = edges_route(&edges[i], ROUTE_ALONE);
+        bool is_last = i == 1 || i == 4;
+        bool is_first = i == 0 || i == 2;
+
+        assert_int_equal(r.n_in, !is_last);
+        assert_int_equal(r.n_out, !is_first);
+        assert_true(is_last || r.in[0] == EDGE_BACKWARD_IN);
+        assert_true(is_first || r.out[0] == EDGE_BACKWARD_OUT);
+    }
+    forget_replicas();
+}
+
 /* Stages 0 and 1 are on one node, so the keeper of both is stage 2, whose own is stage 0. */
 static void edges_for_copies_lead_to_another_node_and_back(void **state)
 {
@@ -325,6 +344,7 @@ int main(void)
         cmocka_unit_test(edges_lead_from_every_unit_to_its_home),
         cmocka_unit_test(edges_have_a_route_to_and_from_all_workers),
         cmocka_unit_test(edges_have_a_route_within_a_replica),
+        cmocka_unit_test(edges_have_a_route_from_any_last_stage),
         cmocka_unit_test(edges_for_copies_lead_to_another_node_and_back),
         cmocka_unit_test(edges_for_copies_are_none_on_one_node),
     };

@@ -166,7 +166,7 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
         .end = {.revision = 1, .step = 7, .scale = 0.5, .rate = 1e-3, .updates = 6, .loss = 0.25},
         .n_stages = 1};
     struct message_end end[] = {good, good, good, good, good, good, good,
-                                good, good, good, good, good, good};
+                                good, good, good, good, good, good, good};
     static const struct progress_best bests[] = {{.step = -1},
                                                  {.step = 1}, /* of no lineage */
                                                  {.value = (double)NAN},
@@ -198,6 +198,7 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     end[10].ticket.share = (double)NAN;
     end[11].ticket.steps_done = -1;
     end[12].ticket.staleness = (double)INFINITY;
+    end[13].ticket_ms[1] = -1;
     for (size_t i = 1; i < sizeof end / sizeof end[0]; i++)
         assert_int_equal(message_end_check(&end[i], NULL), ERR_PROTOCOL);
     assert_int_equal(message_eval_check(&eval, NULL), ERR_OK);

@@ -608,7 +608,7 @@ static void replicas_that_have_yet_to_switch_give_the_bits_of_bsp(void **state)
 
 /* With a low rate and plain SGD, two updates of half a batch are nearly one of a whole: so what a
  * step does to the weights must be the same. The last step of an epoch has 4 sequences. */
-static void tickets_move_the_weights_as_far_as_a_step(void **state)
+static void check_distance(enum spec_protocol protocol, int local_steps)
 {
     struct plan plan = make_sgd_plan(10, 10, 6);
     struct plan start = make_sgd_plan(10, 10, 6);
@@ -616,8 +616,8 @@ static void tickets_move_the_weights_as_far_as_a_step(void **state)
     struct member *members;
     double moved, off;
 
-    (void)state;
     plan.spec.training.learning_rate = start.spec.training.learning_rate = 1e-3;
+    plan.spec.training.schedule = SPEC_SCHEDULE_CONSTANT;
     one = run(&plan, false);
     start.spec.training.learning_rate = 0;
     none = run(&start, false);
@@ -625,7 +625,9 @@ static void tickets_move_the_weights_as_far_as_a_step(void **state)
     plan.n_shares = 2;
     plan.shares[0] = 7;
     plan.shares[1] = 3;
-    plan.spec.sync.protocol = SPEC_PROTOCOL_ASP;
+    plan.spec.sync.protocol = protocol;
+    plan.spec.sync.local_steps = local_steps;
+    plan.spec.sync.outer_rate = 1;
     members = train_members(&plan);
     moved = distance(&plan, members, none->stage.weights.units);
     off = distance(&plan, members, one->stage.weights.units);
@@ -634,6 +636,43 @@ static void tickets_move_the_weights_as_far_as_a_step(void **state)
     members_end(members, &plan);
     trained_free(one);
     trained_free(none);
+}
+
+static void tickets_move_the_weights_as_far_as_a_step(void **state)
+{
+    (void)state;
+    check_distance(SPEC_PROTOCOL_ASP, 0);
+}
+
+static void steps_alone_move_the_weights_as_far_as_in_step(void **state)
+{
+    (void)state;
+    check_distance(SPEC_PROTOCOL_LOCAL, 1);
+    check_distance(SPEC_PROTOCOL_LOCAL, 4);
+}
+
+/* Replicas that train alone have the same weights wherever they meet: after 2, 4 and 6 steps. */
+static void check_meetings(const struct row *row, enum spec_protocol protocol, int switch_steps,
+                           const int units[])
+{
+    struct plan plan = make_free_plan(row, 6, units);
+
+    plan.spec.sync.protocol = protocol;
+    plan.spec.sync.switch_to = SPEC_LATER_LOCAL;
+    plan.spec.sync.switch_steps = switch_steps;
+    plan.spec.sync.local_steps = 5; /* an evaluation is due before */
+    plan.spec.sync.outer_rate = 0.7;
+    plan.spec.sync.outer_momentum = 0.9;
+    check_members_agree(&plan, 6);
+}
+
+static void replicas_that_train_alone_have_the_same_weights_at_a_meeting(void **state)
+{
+    (void)state;
+    check_meetings(&replicas[0].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){7, 2, 5, 4, 3, 0});
+    check_meetings(&replicas[1].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){2, 4, 1, 3, 4, 0});
+    check_meetings(&replicas[4].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){3, 3, 2, 4, 0});
+    check_meetings(&replicas[5].row, SPEC_PROTOCOL_SWITCH, 1, (const int[]){3, 3, 6, 4, 2, 0});
 }
 
 static void train_needs_no_dev_file(void **state)
@@ -727,6 +766,8 @@ int main(void)
         cmocka_unit_test(replicas_that_switch_have_the_same_weights_at_a_boundary),
         cmocka_unit_test(asynchronous_replicas_take_tickets_without_sequences),
         cmocka_unit_test(replicas_that_have_yet_to_switch_give_the_bits_of_bsp),
+        cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_a_meeting),
+        cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
