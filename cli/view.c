@@ -144,6 +144,9 @@ static void print_replicas(const struct local *l, FILE *out)
     (void)fprintf(out, " micro-batches\n");
     (void)fprintf(out, "%-11s %.1f ms of gradients and weights, of which %.1f ms prolong a step\n",
                   "exchange", r->step.exchange_ms, r->step.exposed_ms);
+    (void)fprintf(out, "%-11s BSP %.1f ms a step, ASP %.1f, Local %.1f with %d local steps\n",
+                  "protocol", r->step.step_ms, r->step.asp_ms, r->step.local_ms,
+                  l->job.spec.sync.local_steps);
     for (int i = 0; i < r->n_alternatives; i++) {
         const struct replicas_alternative *other = &r->alternatives[i];
 
@@ -388,6 +391,8 @@ static void write_replicas(const struct replicas *r, struct jsonw *w)
         return;
     jsonw_double(w, "exchangeMilliseconds", r->step.exchange_ms);
     jsonw_double(w, "exposedMilliseconds", r->step.exposed_ms);
+    jsonw_double(w, "aspStepMilliseconds", r->step.asp_ms);
+    jsonw_double(w, "localStepMilliseconds", r->step.local_ms);
     jsonw_open_array(w, "otherReplicas");
     for (int i = 0; i < r->n_alternatives; i++) {
         jsonw_open_object(w, NULL);

@@ -40,6 +40,16 @@
  * is that of a pipeline alone, with the moments of all units: workers that are not a unit's home
  * need less.
  *
+ * The same replicas out of step: a step is n tickets of M / n micro-batches (train/tickets.h). With
+ * T(m) as a line through the pipeline's share, as steep as its slowest stage,
+ *
+ *     ASP   = max(n / sum over replicas of 1 / (T(M / n) + 2 out + update), 2 d, n update)
+ *     Local = n / sum over replicas of 1 / (T(M / n) + its own update) + (2 d + update) /
+ * localSteps
+ *
+ * where `out` is what its busiest guest sends, and gets back, for a ticket, and d and `update` are
+ * those of the busiest home, which has n pushes to apply per step.
+ *
  * Each pipeline is cut so that its own T(m) is shortest; the exchange does not change the cut.
  * Against all cuts of small models on two to four nodes, where the exchange is below half of the
  * slowest replica, that costs 2% on average. Homes depend on which replica leads. The lead
@@ -92,6 +102,8 @@ struct replicas_step {
     double exchange_ms; /* of the worker that is busiest with it, gradients and weights */
     double exposed_ms;
     double update_ms;
+    double asp_ms;   /* a step if the same replicas are asynchronous ... */
+    double local_ms; /* ... or train alone */
 };
 
 /* With another number of replicas. */

@@ -525,6 +525,51 @@ static void sort_replicas(const struct split_problem *p, struct split *split,
             swap_replicas(split, pipelines, k - 1, k);
 }
 
+/* A pipeline's time for a part of the batch that all replicas have alike. */
+static double ticket_ms(const struct split_problem *p, const struct split *split,
+                        const struct pipeline *pipeline)
+{
+    double ticket = (double)p->request->job.micro_batches / split->n;
+
+    return fmax(pipeline->max_ms,
+                pipeline->step_ms + (ticket - pipeline->share) * pipeline->max_ms);
+}
+
+/* The optimizer's pass of a stage over all of its parameters. */
+static double own_update_ms(const struct split_problem *p, const struct peer *w)
+{
+    double params = 0;
+
+    for (int u = w->first_unit; u < w->end_unit; u++)
+        params += (double)model_unit_params(&p->plan.spec.model, u);
+    return p->update_flops * params / (p->request->nodes[w->node].gflops * 1e6);
+}
+
+/* The step of replicas that do not wait for each other: see balance/replicas.h. */
+static void measure_out_of_step(const struct split_problem *p,
+                                const struct pipeline *const *pipelines, const struct split *split,
+                                const struct exchange *x, struct replicas_step *step)
+{
+    double asp_per_ms = 0, local_per_ms = 0;
+
+    for (int k = 0; k < split->n; k++) {
+        double ms = ticket_ms(p, split, pipelines[k]);
+        double out_ms = 0, update_ms = 0;
+
+        for (int i = 0; i < x->n; i++) {
+            if (x->peers[i].replica != k)
+                continue;
+            out_ms = fmax(out_ms, x->peers[i].out_ms);
+            update_ms = fmax(update_ms, own_update_ms(p, &x->peers[i]));
+        }
+        asp_per_ms += 1 / (ms + 2 * out_ms + step->update_ms);
+        local_per_ms += 1 / (ms + update_ms);
+    }
+    step->asp_ms = fmax(fmax(split->n / asp_per_ms, step->exchange_ms), split->n * step->update_ms);
+    step->local_ms = split->n / local_per_ms +
+                     (step->exchange_ms + step->update_ms) / p->plan.spec.sync.local_steps;
+}
+
 /* With the replicas in this order, if candidates a and b change places and no pipeline gets faster
  * or slower. */
 static struct replicas_step measure(struct split_problem *p,
@@ -551,6 +596,7 @@ static struct replicas_step measure(struct split_problem *p,
     }
     step.exposed_ms = fmax(0, sums_ms - step.slowest_ms) + late_ms;
     step.step_ms = step.slowest_ms + step.exposed_ms + step.update_ms;
+    measure_out_of_step(p, pipelines, split, &x, &step);
     return step;
 }
 

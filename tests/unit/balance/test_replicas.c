@@ -545,6 +545,41 @@ static void replicas_lose_nothing_to_any_cut_without_an_exchange(void **state)
     assert_in_range(n, 20, 60);
 }
 
+/* Of one stage each, the last one four times slower. */
+static void replicas_out_of_step_are_as_fast_as_all_speeds_together(void **state)
+{
+    static struct instance in;
+    static struct replicas quick, slow, rare;
+    double all;
+
+    (void)state;
+    make_buildings(&in, 4, 1e8);
+    in.request.links = NULL;
+    in.request.link = (struct cost_link){.bytes_per_s = 1e18};
+    in.request.min_stages = in.request.max_stages = 1;
+    for (int k = 0; k < 4; k++) {
+        in.nodes[k].gflops = k < 3 ? 100 : 25;
+        in.nodes[k].message = (struct node_message){.ms = 1e-9};
+    }
+    in.request.job.pace =
+        (struct node_pace){1, 1, COST_PARAMETER_FLOPS, COST_ELEMENT_FLOPS, 0, COST_SEQUENCE_FLOPS};
+    in.spec.training.batch_size = in.spec.training.micro_batches = in.request.job.micro_batches =
+        16;
+    in.spec.sync.local_steps = 8;
+    assert_int_equal(replicas_choose(&in.request, 4, &quick, NULL), ERR_OK);
+    all = 16 * quick.pipelines[0].max_ms / 3.25; /* 16 micro-batches at 3.25 times one's speed */
+    assert_true(fabs(quick.step.asp_ms / all - 1) < 1e-6);
+    assert_true(fabs(quick.step.local_ms / all - 1) < 1e-6);
+    assert_true(quick.step.step_ms > all);
+    in.request.link.bytes_per_s = 1e6;
+    assert_int_equal(replicas_choose(&in.request, 4, &slow, NULL), ERR_OK);
+    assert_true(fabs(slow.step.local_ms - all - slow.step.exchange_ms / 8) < 1e-6);
+    assert_true(slow.step.asp_ms >= slow.step.exchange_ms);
+    in.spec.sync.local_steps = 80;
+    assert_int_equal(replicas_choose(&in.request, 4, &rare, NULL), ERR_OK);
+    assert_true(fabs(rare.step.local_ms - all - slow.step.exchange_ms / 80) < 1e-6);
+}
+
 /* --- what always holds --- */
 
 static void assert_sound(const struct instance *in, const struct replicas *r)
@@ -831,6 +866,7 @@ int main(void)
         cmocka_unit_test(replicas_are_split_as_trying_everything_finds),
         cmocka_unit_test(replicas_lose_little_to_cuts_that_heed_the_exchange),
         cmocka_unit_test(replicas_lose_nothing_to_any_cut_without_an_exchange),
+        cmocka_unit_test(replicas_out_of_step_are_as_fast_as_all_speeds_together),
         cmocka_unit_test(replicas_of_many_nodes_are_sound_and_quickly_near_the_bound),
         cmocka_unit_test(replicas_of_like_nodes_are_all_tried),
         cmocka_unit_test(replicas_get_shares_that_follow_their_speeds),
