@@ -83,6 +83,11 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     }
     if (p->skipped_steps > 0)
         text_add(out, SHOW_LINE_BYTES, "  %lld skipped", (long long)p->skipped_steps);
+    if (p->sync.protocol[0])
+        text_add(out, SHOW_LINE_BYTES, "  %s", p->sync.protocol);
+    if (p->sync.staleness_max > 0)
+        text_add(out, SHOW_LINE_BYTES, ", %.1f updates late, at most %lld", p->sync.staleness,
+                 (long long)p->sync.staleness_max);
     if (p->best.step > 0)
         text_add(out, SHOW_LINE_BYTES, "  best %s %.4f at %lld", p->best_metric, p->best.value,
                  (long long)p->best.step);
@@ -197,9 +202,13 @@ static struct progress progress_of(const struct status *s)
         .best = {.value = decimal(from->best.value), .step = from->best.step},
         .has_ended_early = from->has_ended_early,
         .saved = from->saved,
+        .sync.staleness_max = from->sync.staleness_max,
     };
 
     memcpy(p.best_metric, from->best.metric, sizeof p.best_metric);
+    memcpy(p.sync.protocol, from->sync.protocol, sizeof p.sync.protocol);
+    if (p.sync.staleness_max > 0)
+        p.sync.staleness = decimal(from->sync.staleness);
     for (int i = 0; i < from->n_random; i++)
         text_add(p.randomly_initialized, sizeof p.randomly_initialized, "%s%s", i ? ", " : "",
                  from->random[i]);

@@ -70,6 +70,13 @@ struct progress_saved {
     bool has_failed; /* a later one could not be written */
 };
 
+/* How the replicas do the steps (spec.sync). */
+struct progress_sync {
+    char protocol[SPEC_WORD_BYTES]; /* "BSP"; "": there is one replica */
+    double staleness;               /* ASP: of tickets so far (train/tickets.h), their mean ... */
+    int64_t staleness_max;          /* ... and the greatest; else 0 */
+};
+
 /* The last steps of the leader's session, sampled as in train/pace.h: see balance/rebalance.h. */
 struct progress_window {
     int n_samples;  /* so far; 0: there is none yet */
@@ -95,6 +102,7 @@ struct progress {
     double step_ms;
     double best_step_ms; /* in the fastest stretch so far (train/stopwatch.h); 0: not known yet */
     struct progress_window window;
+    struct progress_sync sync;
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
     char best_metric[32]; /* "accuracy"; "": evaluations are not compared */

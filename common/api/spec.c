@@ -24,7 +24,7 @@ static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
-static const char *const protocol_words[] = {"BSP", "ASP", "Local", "Switch", NULL};
+const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", NULL};
 static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
@@ -114,7 +114,8 @@ const struct field spec_fields[] = {
     {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
      .fallback = "0.01"},
     {"replicas", FIELD_INT, AT(replicas), .min = 1, .max = SPEC_REPLICAS_MAX, .fallback = "1"},
-    {"sync.protocol", FIELD_ENUM, AT(sync.protocol), .fallback = "BSP", .words = protocol_words},
+    {"sync.protocol", FIELD_ENUM, AT(sync.protocol), .fallback = "BSP",
+     .words = spec_protocol_names},
     {"sync.switchAfterSteps", FIELD_INT, AT(sync.switch_steps), .min = 1, .max = 100000000},
     {"sync.switchAfterPercent", FIELD_INT, AT(sync.switch_percent), .min = 1, .max = 99},
     {"sync.switchTo", FIELD_ENUM, AT(sync.switch_to), .words = later_words},
@@ -501,7 +502,7 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
             return err_set(err, ERR_INVALID,
                            "spec.%s: belongs to spec.sync.protocol %s and has no effect with %s; "
                            "leave it out",
-                           table[i].key, table[i].of, protocol_words[s->sync.protocol]);
+                           table[i].key, table[i].of, spec_protocol_names[s->sync.protocol]);
     if (is_switch && n_given != 1)
         return err_set(err, ERR_INVALID,
                        "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
@@ -509,7 +510,7 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
                        n_given);
     if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas == 1)
         return err_set(err, ERR_INVALID, "spec.sync.protocol: %s needs spec.replicas of 2 or more",
-                       protocol_words[s->sync.protocol]);
+                       spec_protocol_names[s->sync.protocol]);
     return ERR_OK;
 }
 

@@ -98,6 +98,7 @@ enum spec_protocol {
     SPEC_PROTOCOL_LOCAL,  /* each replica's its own, which meet from time to time (train/outer.h) */
     SPEC_PROTOCOL_SWITCH, /* first BSP, then: */
 };
+extern const char *const spec_protocol_names[];
 enum spec_later {
     SPEC_LATER_ASP,
     SPEC_LATER_LOCAL,

@@ -75,6 +75,10 @@ static const struct field progress_fields[] = {
     {"tokensPerSecond", FIELD_INT64, PROGRESS(tokens_per_second), .max = WHOLE_MAX},
     {"stepMilliseconds", FIELD_MILLISECONDS, PROGRESS(step_ms), .max = PROGRESS_MS_MAX,
      .flags = FIELD_NULL},
+    {"protocol", FIELD_TEXT, PROGRESS(sync.protocol), .flags = FIELD_NULL},
+    {"staleness", FIELD_TEXT, PROGRESS(sync.staleness), .flags = FIELD_NULL},
+    {"stalenessMax", FIELD_INT64, PROGRESS(sync.staleness_max), .max = WHOLE_MAX,
+     .flags = FIELD_NULL},
     {"percentage", FIELD_INT, PROGRESS(percentage), .max = 100},
     {"estimatedRemainingSeconds", FIELD_INT64, PROGRESS(remaining_seconds), .max = WHOLE_MAX,
      .fallback = "-1", .flags = FIELD_NULL},
@@ -326,6 +330,11 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
         memcpy(to->best.metric, p->best_metric, sizeof to->best.metric);
         write_figure(p->best.value, to->best.value);
         to->best.step = p->best.step;
+    }
+    memcpy(to->sync.protocol, p->sync.protocol, sizeof to->sync.protocol);
+    if (p->sync.staleness_max > 0) {
+        write_figure(p->sync.staleness, to->sync.staleness);
+        to->sync.staleness_max = p->sync.staleness_max;
     }
     to->has_ended_early = p->has_ended_early;
     to->saved = p->saved;

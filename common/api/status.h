@@ -67,6 +67,13 @@ struct status_best {
     int64_t step;
 };
 
+/* As in a progress document. */
+struct status_sync {
+    char protocol[SPEC_WORD_BYTES]; /* "": there is one replica */
+    char staleness[STATUS_WORD_BYTES];
+    int64_t staleness_max;
+};
+
 struct status_progress {
     int64_t step;
     int64_t total_steps;
@@ -83,6 +90,7 @@ struct status_progress {
     int n_metrics;
     struct status_metric metrics[PROGRESS_METRICS_MAX];
     struct status_best best;
+    struct status_sync sync;
     bool has_ended_early;        /* as in a progress document ... */
     struct progress_saved saved; /* ... likewise */
 };

@@ -518,6 +518,28 @@ static void show_pace(struct train *t, const struct message_end *end)
     memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
 }
 
+/* How the step is done that follows `step` others. */
+static enum spec_protocol protocol_at(const struct train *t, int64_t step)
+{
+    const struct spec *spec = &t->plan->spec;
+
+    if (plan_n_replicas(t->plan) == 1 || step < spec_switch_step(spec, t->facts.total_steps))
+        return SPEC_PROTOCOL_BSP;
+    return spec_later_protocol(spec);
+}
+
+/* Of `steps_done` steps, the last one. */
+static void show_sync(struct train *t, int64_t steps_done, const struct message_ticket *ticket)
+{
+    struct progress_sync *sync = &t->progress.sync;
+
+    *sync = (struct progress_sync){.staleness = ticket->staleness,
+                                   .staleness_max = ticket->staleness_max};
+    if (plan_n_replicas(t->plan) > 1)
+        (void)snprintf(sync->protocol, sizeof sync->protocol, "%s",
+                       spec_protocol_names[protocol_at(t, steps_done - 1)]);
+}
+
 /* `n` steps up to `steps_done` took so long together, from the last one that was shown. */
 static void show_steps(struct train *t, int64_t steps_done, int64_t n, double seconds,
                        const struct message_end *end)
@@ -544,6 +566,7 @@ static void show_steps(struct train *t, int64_t steps_done, int64_t n, double se
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - steps_done) * t->seconds_per_step;
     show_pace(t, end);
+    show_sync(t, steps_done, &end->ticket);
     mailbox_set_progress(t->mailbox, p);
     if (t->history)
         history_step(t->history, p, clock_now_ms());
@@ -1371,16 +1394,6 @@ static bool is_evaluation_due(const struct train *t, int64_t steps_done)
 
     return steps_done == t->facts.total_steps ||
            (every > 0 && steps_done > 0 && steps_done % every == 0);
-}
-
-/* How the step is done that follows `step` others. */
-static enum spec_protocol protocol_at(const struct train *t, int64_t step)
-{
-    const struct spec *spec = &t->plan->spec;
-
-    if (plan_n_replicas(t->plan) == 1 || step < spec_switch_step(spec, t->facts.total_steps))
-        return SPEC_PROTOCOL_BSP;
-    return spec_later_protocol(spec);
 }
 
 /* The next boundary of replicas out of step behind `step`: where something has to be done. */

@@ -40,6 +40,7 @@ static void fill(struct status *s)
                          .best = {.value = 0.9, .lineage = 1, .step = 20},
                          .has_ended_early = true,
                          .saved = {20, true},
+                         .sync = {"ASP", 2.5, 7},
                          .randomly_initialized = "pooler (w, b), classifier (none)"};
 
     *s = (struct status){
@@ -128,6 +129,9 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_int_equal(again->progress.best.step, 20);
     assert_true(again->progress.has_ended_early);
     assert_true(again->progress.saved.step == 20 && again->progress.saved.has_failed);
+    assert_string_equal(again->progress.sync.protocol, "ASP");
+    assert_string_equal(again->progress.sync.staleness, "2.5000");
+    assert_int_equal(again->progress.sync.staleness_max, 7);
     assert_int_equal(again->rebalance.hold_ms, s->rebalance.hold_ms);
     assert_true(again->rebalance.before_ms == 12.345);
     assert_int_equal(again->rebalance.n_next, 2);
