@@ -57,6 +57,7 @@ static const struct field fields[] = {
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
     {"savesFromCopy", FIELD_BOOL, AT(saves_from_copy), .flags = FIELD_OMIT},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
+    {"homesFollowShares", FIELD_BOOL, AT(homes_follow_shares), .flags = FIELD_OMIT},
     {"shares", FIELD_LIST, FIELD_ITEMS(struct plan, shares, n_shares), .fields = share_fields,
      .flags = FIELD_OMIT},
     {"workers", FIELD_LIST, FIELD_ITEMS(struct plan, workers, n_workers),
@@ -227,31 +228,51 @@ static int end_unit(const struct plan_worker *w)
     return w->first_unit + w->n_units;
 }
 
+/* What each worker should be the home of, in proportion. */
+static void weigh(const struct plan *p, double out[static SPEC_STAGES_MAX])
+{
+    int most = 0;
+
+    for (int i = 0; i < p->n_workers; i++) {
+        int share = plan_microbatches(p, p->workers[i].replica, p->micro_batches);
+
+        out[i] = p->homes_follow_shares ? share : 1;
+        most = share > most ? share : most;
+    }
+    for (int i = 0; p->homes_follow_shares && i < p->n_workers; i++)
+        out[i] = 2 * out[i] >= most ? out[i] : 0;
+}
+
 /* The worker that has `unit` and no home yet, and of these the one whose units end first: it has
- * the least choice left. -1: there is none. */
-static int find_home(const struct plan *p, int unit, const bool has_home[])
+ * the least choice left. One without weight only if there is no other; -1: there is none. */
+static int find_home(const struct plan *p, int unit, const double weights[], const bool has_home[])
 {
     int best = -1;
 
     for (int i = 0; i < p->n_workers; i++) {
         const struct plan_worker *w = &p->workers[i];
+        bool is_better = best < 0 || end_unit(w) < end_unit(&p->workers[best]);
+        bool has_weight = weights[i] > 0;
 
         if (has_home[i] || unit < w->first_unit || unit >= end_unit(w))
             continue;
-        if (best < 0 || end_unit(w) < end_unit(&p->workers[best]))
-            best = i;
+        if (best >= 0 && has_weight != (weights[best] > 0))
+            is_better = has_weight;
+        best = is_better ? i : best;
     }
     return best;
 }
 
-/* Workers without a home that can take units from `unit` up to `end`. */
-static int count_takers(const struct plan *p, int unit, int end, const bool has_home[])
+/* The weight of workers without a home that can take units from `unit` up to `end`. */
+static double weigh_takers(const struct plan *p, int unit, int end, const double weights[],
+                           const bool has_home[])
 {
-    int n = 0;
+    double sum = 0;
 
     for (int i = 0; i < p->n_workers; i++)
-        n += !has_home[i] && p->workers[i].first_unit < end && end_unit(&p->workers[i]) > unit;
-    return n;
+        if (!has_home[i] && p->workers[i].first_unit < end && end_unit(&p->workers[i]) > unit)
+            sum += weights[i];
+    return sum;
 }
 
 static bool is_end(const struct plan *p, int unit)
@@ -263,20 +284,21 @@ static bool is_end(const struct plan *p, int unit)
     return i < p->n_workers;
 }
 
-/* How many parameters from `unit` on a home has to take, so that none behind it must take more: the
- * most, over the ends of stages, for each worker that can take units up to there. */
-static double fair_part(const struct plan *p, int unit, const bool has_home[])
+/* How many parameters from `unit` on a home has to take per weight, so that none behind it must
+ * take more: the most, over the ends of stages, for the workers that can take units up to there. */
+static double fair_part(const struct plan *p, int unit, const double weights[],
+                        const bool has_home[])
 {
     const struct model *m = &p->spec.model;
     double most = 0, params = 0;
 
     for (int u = unit; u < model_units(m); u++) {
-        int n;
+        double weight;
 
         params += (double)model_unit_params(m, u);
-        n = is_end(p, u + 1) ? count_takers(p, unit, u + 1, has_home) : 0;
-        if (n > 0 && params / n > most)
-            most = params / n;
+        weight = is_end(p, u + 1) ? weigh_takers(p, unit, u + 1, weights, has_home) : 0;
+        if (weight > 0 && params / weight > most)
+            most = params / weight;
     }
     return most;
 }
@@ -293,21 +315,25 @@ int plan_homes(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX
 {
     const struct model *m = &p->spec.model;
     bool has_home[SPEC_STAGES_MAX] = {false};
+    double weights[SPEC_STAGES_MAX];
     double part = 0, taken = 0;
     int n = 0;
 
     if (plan_n_replicas(p) <= 1)
         return homes_of_stages(p, out);
+    weigh(p, weights);
     for (int u = 0; u < model_units(m); u++) {
         double params = (double)model_unit_params(m, u);
         bool must_end = n == 0 || u == end_unit(&p->workers[out[n - 1].worker]);
         /* Nearest to its part: half of the unit may be above it. */
         bool may_end = taken + params / 2 > part;
-        int next = must_end || may_end ? find_home(p, u, has_home) : -1;
+        int next = must_end || may_end ? find_home(p, u, weights, has_home) : -1;
 
+        if (next >= 0 && !must_end && weights[next] == 0)
+            next = -1;
         if (next >= 0) {
             next = u == 0 ? 0 : next; /* the leader has its records beside the first unit */
-            part = fair_part(p, u, has_home);
+            part = fair_part(p, u, weights, has_home) * weights[next];
             taken = 0;
             out[n++] = (struct plan_home){.worker = next, .first_unit = u};
             has_home[next] = true;

@@ -80,6 +80,10 @@ struct plan {
      * one may have more, and then has the bits of as many replicas. None: the batch is one. */
     int n_shares;
     int shares[PLAN_SHARES_MAX];
+    /* Parameters have their homes in the replicas by their shares, and none in those that have less
+     * than half of the largest. A home sends and receives more than others, and a slow node would
+     * hold up all. Otherwise homes are spread evenly, as links are used then. */
+    bool homes_follow_shares;
     int n_workers;
     /* Replica by replica, each in the order of its pipeline. The first is the leader. */
     struct plan_worker workers[SPEC_STAGES_MAX];
@@ -133,7 +137,7 @@ int plan_share_begin(const struct plan *p, int k, int n);
 int plan_microbatches(const struct plan *p, int replica, int n);
 
 /* The homes, in the order of units, each worker at most once; returns how many. The leader's is the
- * first. Parameters are spread evenly over the workers, as far as the cuts allow. */
+ * first. Parameters are spread over the workers evenly, or by shares, as far as the cuts allow. */
 int plan_homes(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX]);
 /* What is at home at `worker`, and its place among the homes, or -1 with no units. */
 int plan_home(const struct plan *p, int worker, struct plan_home *out);

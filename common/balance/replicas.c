@@ -442,6 +442,7 @@ void replicas_to_plan(const struct partition_request *request, const struct repl
         out->summary = (struct plan_summary){.predicted_step_ms = r->step.step_ms};
         out->summary.bottleneck = r->pipelines[0].bottleneck;
         out->n_shares = r->n;
+        out->homes_follow_shares = r->step.homes_follow_shares;
         memcpy(out->shares, r->shares, sizeof out->shares);
         add_excluded(request, r, &out->summary);
     }

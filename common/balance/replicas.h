@@ -40,6 +40,10 @@
  * is that of a pipeline alone, with the moments of all units: workers that are not a unit's home
  * need less.
  *
+ * Homes are spread evenly or by the replicas' shares (api/plan.h), whichever makes a step of the
+ * job's protocol shorter; by shares if they are asynchronous, since every ticket of the others
+ * would wait for a slow node that is busy with its own.
+ *
  * The same replicas out of step: a step is n tickets of M / n micro-batches (train/tickets.h). With
  * T(m) as a line through the pipeline's share, as steep as its slowest stage,
  *
@@ -102,8 +106,9 @@ struct replicas_step {
     double exchange_ms; /* of the worker that is busiest with it, gradients and weights */
     double exposed_ms;
     double update_ms;
-    double asp_ms;   /* a step if the same replicas are asynchronous ... */
-    double local_ms; /* ... or train alone */
+    double asp_ms;            /* a step if the same replicas are asynchronous ... */
+    double local_ms;          /* ... or train alone */
+    bool homes_follow_shares; /* as in a plan */
 };
 
 /* With another number of replicas. */
@@ -140,6 +145,9 @@ struct replicas {
  * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code replicas_choose(const struct partition_request *request, int n,
                                          struct replicas *out, struct err *err);
+
+/* The step with the job's protocol, of Switch the one that it leads to. */
+double replicas_step_ms(const struct spec *spec, const struct replicas_step *step);
 
 /* A few sentences: step, replicas, shares, exchange, how one pipeline and the other numbers
  * compare, and the bound; for one replica explain_placement() and how others compare. */

@@ -400,6 +400,9 @@ static void list_peers(struct split_problem *p, const struct pipeline *const *pi
         }
     }
     p->plan.n_workers = out->n;
+    p->plan.micro_batches = p->request->job.micro_batches;
+    p->plan.n_shares = split->n;
+    memcpy(p->plan.shares, split->shares, sizeof split->shares);
 }
 
 static void find_homes(struct split_problem *p, struct exchange *x)
@@ -570,13 +573,13 @@ static void measure_out_of_step(const struct split_problem *p,
                      (step->exchange_ms + step->update_ms) / p->plan.spec.sync.local_steps;
 }
 
-/* With the replicas in this order, if candidates a and b change places and no pipeline gets faster
- * or slower. */
-static struct replicas_step measure(struct split_problem *p,
-                                    const struct pipeline *const *pipelines,
-                                    const struct split *split, int a, int b)
+/* With these homes. */
+static struct replicas_step measure_homes(struct split_problem *p,
+                                          const struct pipeline *const *pipelines,
+                                          const struct split *split, int a, int b,
+                                          bool homes_follow_shares)
 {
-    struct replicas_step step = {.step_ms = 0};
+    struct replicas_step step = {.homes_follow_shares = homes_follow_shares};
     struct exchange x;
     double sums_ms;
     double late_ms;
@@ -584,6 +587,7 @@ static struct replicas_step measure(struct split_problem *p,
     for (int k = 0; k < split->n; k++)
         step.slowest_ms = fmax(step.slowest_ms, pipelines[k]->step_ms);
     list_peers(p, pipelines, split, a, b, &x);
+    p->plan.homes_follow_shares = homes_follow_shares;
     find_homes(p, &x);
     add_messages(p, &x);
     time_messages(p, &x, &sums_ms, &late_ms);
@@ -598,6 +602,35 @@ static struct replicas_step measure(struct split_problem *p,
     step.step_ms = step.slowest_ms + step.exposed_ms + step.update_ms;
     measure_out_of_step(p, pipelines, split, &x, &step);
     return step;
+}
+
+double replicas_step_ms(const struct spec *spec, const struct replicas_step *step)
+{
+    switch (spec_later_protocol(spec)) {
+    case SPEC_PROTOCOL_ASP:
+        return step->asp_ms;
+    case SPEC_PROTOCOL_LOCAL:
+        return step->local_ms;
+    default:
+        return step->step_ms;
+    }
+}
+
+/* With the replicas in this order, if candidates a and b change places and no pipeline gets faster
+ * or slower. */
+static struct replicas_step measure(struct split_problem *p,
+                                    const struct pipeline *const *pipelines,
+                                    const struct split *split, int a, int b)
+{
+    const struct spec *spec = p->request->job.spec;
+    struct replicas_step by_shares = measure_homes(p, pipelines, split, a, b, true);
+    struct replicas_step evenly;
+
+    if (spec_later_protocol(spec) == SPEC_PROTOCOL_ASP)
+        return by_shares;
+    evenly = measure_homes(p, pipelines, split, a, b, false);
+    return replicas_step_ms(spec, &by_shares) < replicas_step_ms(spec, &evenly) ? by_shares
+                                                                                : evenly;
 }
 
 /* The replica at place `k` goes to the front. */

@@ -355,6 +355,9 @@ static void plan_homes_are_whole_for_every_cut_of_two_replicas(void **state)
     (void)state;
     assert_int_equal(model_preset("BertTiny", &p.spec.model, NULL), ERR_OK);
     p.spec.model.layers = 5;
+    p.micro_batches = 4;
+    p.n_shares = 2;
+    p.homes_follow_shares = true;
     for (int a = 1, n = model_units(&p.spec.model); a <= n; a++)
         for (int b = a; b <= n; b++)
             for (int c = 1; c <= n; c++)
@@ -362,7 +365,11 @@ static void plan_homes_are_whole_for_every_cut_of_two_replicas(void **state)
                     p.n_workers = 0;
                     (void)add_replica(&p, 0, a, b);
                     (void)add_replica(&p, 1, c, d);
-                    check_homes(&p);
+                    for (int share = 1; share < 4; share++) { /* of one, of both, of the other */
+                        p.shares[0] = share;
+                        p.shares[1] = 4 - share;
+                        check_homes(&p);
+                    }
                 }
 }
 
@@ -397,6 +404,37 @@ static void plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike(void *
     }
     if (most >= 1.4 * total / n)
         fail_msg("%.0f of a mean of %.0f", most, total / n);
+}
+
+/* Two of a kind, one that is half as fast, and one with a quarter of their speed. */
+static void plan_homes_may_follow_the_shares_of_replicas(void **state)
+{
+    static struct plan p;
+    struct plan_home homes[SPEC_STAGES_MAX];
+    double params[4] = {0};
+
+    (void)state;
+    p.spec.model = (struct model){.vocab = 1000,
+                                  .hidden = 64,
+                                  .layers = 12,
+                                  .heads = 2,
+                                  .ffn = 256,
+                                  .positions = 64,
+                                  .labels = 2};
+    p.n_workers = 0;
+    p.micro_batches = 11;
+    p.n_shares = 4;
+    memcpy(p.shares, (const int[]){4, 4, 2, 1}, 4 * sizeof(int));
+    p.homes_follow_shares = true;
+    for (int r = 0; r < 4; r++)
+        (void)add_replica(&p, r, 9, 18);
+    for (int i = 0, n = plan_homes(&p, homes); i < n; i++)
+        for (int u = homes[i].first_unit; u < homes[i].first_unit + homes[i].n_units; u++)
+            params[p.workers[homes[i].worker].replica] +=
+                (double)model_unit_params(&p.spec.model, u);
+    assert_true(params[3] == 0);
+    assert_true(params[2] > 0.3 * params[0] && params[2] < 0.7 * params[0]);
+    assert_true(params[1] > 0.7 * params[0] && params[1] < 1.4 * params[0]);
 }
 
 static void plan_homes_of_one_replica_are_its_stages(void **state)
@@ -506,6 +544,7 @@ int main(void)
         cmocka_unit_test(plan_shares_of_a_short_step_end_with_it),
         cmocka_unit_test(plan_homes_are_whole_for_every_cut_of_two_replicas),
         cmocka_unit_test(plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike),
+        cmocka_unit_test(plan_homes_may_follow_the_shares_of_replicas),
         cmocka_unit_test(plan_homes_of_one_replica_are_its_stages),
         cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
         cmocka_unit_test(plan_is_pipelined_unless_it_says_serial),

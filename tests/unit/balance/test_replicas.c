@@ -193,7 +193,8 @@ struct place {
 };
 
 /* The step of these pipelines in this order, written again from replicas.h. */
-static double step_of(const struct instance *in, const struct way *const *ways, int n)
+static double step_with_homes(const struct instance *in, const struct way *const *ways, int n,
+                              bool homes_follow_shares)
 {
     static struct plan plan;
     const struct model *model = &in->spec.model;
@@ -206,9 +207,13 @@ static double step_of(const struct instance *in, const struct way *const *ways, 
     int n_homes;
 
     plan.spec.model = *model;
-    plan.n_workers = 0;
+    plan.n_workers = plan.micro_batches = 0;
+    plan.n_shares = n;
+    plan.homes_follow_shares = homes_follow_shares;
     for (int k = 0; k < n; k++) {
         double there = 0, back = 0;
+
+        plan.micro_batches += plan.shares[k] = ways[k]->share;
 
         slowest = fmax(slowest, ways[k]->step_ms);
         for (int s = 0; s < ways[k]->n; s++) {
@@ -276,6 +281,11 @@ static double step_of(const struct instance *in, const struct way *const *ways, 
         }
     }
     return slowest + fmax(0, sums - slowest) + late + update;
+}
+
+static double step_of(const struct instance *in, const struct way *const *ways, int n)
+{
+    return fmin(step_with_homes(in, ways, n, false), step_with_homes(in, ways, n, true));
 }
 
 /* The least and the most that pipelines which are equally good can make of a split. */
