@@ -133,8 +133,8 @@ void view_stages(const struct local *l, FILE *out)
         print_stages(l, r, width, slowest, out);
 }
 
-/* What the replicas cost and gain. */
-static void print_replicas(const struct local *l, FILE *out)
+/* What the replicas cost. */
+static void print_exchange(const struct local *l, FILE *out)
 {
     const struct replicas *r = &l->replicas;
 
@@ -147,6 +147,11 @@ static void print_replicas(const struct local *l, FILE *out)
     (void)fprintf(out, "%-11s BSP %.1f ms a step, ASP %.1f, Local %.1f with %d local steps\n",
                   "protocol", r->step.step_ms, r->step.asp_ms, r->step.local_ms,
                   l->job.spec.sync.local_steps);
+}
+
+/* With another number of them. */
+static void print_alternatives(const struct replicas *r, FILE *out)
+{
     for (int i = 0; i < r->n_alternatives; i++) {
         const struct replicas_alternative *other = &r->alternatives[i];
 
@@ -296,7 +301,8 @@ void view_text(const struct view *r, FILE *out)
                   sequences / p->micro_batches,
                   request->job.micro_batches == 0 ? "chosen by the planner" : "set by the job");
     if (all->n > 1) {
-        print_replicas(r->local, out);
+        print_exchange(r->local, out);
+        print_alternatives(all, out);
         print_excluded(r->local, &r->cluster->survey, out);
         return;
     }
@@ -308,6 +314,7 @@ void view_text(const struct view *r, FILE *out)
         (void)fprintf(out, "%-11s stage %d on %s: %.1f ms per micro-batch\n", "bottleneck",
                       p->bottleneck, name_of(r, p->stages[p->bottleneck].node),
                       p->stages[p->bottleneck].predicted_ms);
+    print_alternatives(all, out);
     print_strategy(p, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
     print_strategy(p, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);
@@ -387,12 +394,14 @@ static void write_replicas(const struct replicas *r, struct jsonw *w)
     for (int i = 0; i < r->n; i++)
         jsonw_int(w, NULL, r->shares[i]);
     jsonw_close(w);
-    if (r->n == 1)
+    if (r->n > 1) {
+        jsonw_double(w, "exchangeMilliseconds", r->step.exchange_ms);
+        jsonw_double(w, "exposedMilliseconds", r->step.exposed_ms);
+        jsonw_double(w, "aspStepMilliseconds", r->step.asp_ms);
+        jsonw_double(w, "localStepMilliseconds", r->step.local_ms);
+    }
+    if (r->n_alternatives < 2)
         return;
-    jsonw_double(w, "exchangeMilliseconds", r->step.exchange_ms);
-    jsonw_double(w, "exposedMilliseconds", r->step.exposed_ms);
-    jsonw_double(w, "aspStepMilliseconds", r->step.asp_ms);
-    jsonw_double(w, "localStepMilliseconds", r->step.local_ms);
     jsonw_open_array(w, "otherReplicas");
     for (int i = 0; i < r->n_alternatives; i++) {
         jsonw_open_object(w, NULL);

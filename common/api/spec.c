@@ -24,6 +24,7 @@ static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
+static const char *const auto_words[] = {"Auto", NULL};
 const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", NULL};
 static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
@@ -113,7 +114,8 @@ const struct field spec_fields[] = {
      .fallback = "0.1"},
     {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
      .fallback = "0.01"},
-    {"replicas", FIELD_INT, AT(replicas), .min = 1, .max = SPEC_REPLICAS_MAX, .fallback = "1"},
+    {"replicas", FIELD_INT, AT(replicas), .min = 1, .max = SPEC_REPLICAS_MAX, .fallback = "1",
+     .words = auto_words},
     {"sync.protocol", FIELD_ENUM, AT(sync.protocol), .fallback = "BSP",
      .words = spec_protocol_names},
     {"sync.switchAfterSteps", FIELD_INT, AT(sync.switch_steps), .min = 1, .max = 100000000},
@@ -466,9 +468,8 @@ static enum err_code check_replicas(const struct spec *s, struct err *err)
         return ERR_OK;
     if (s->placement.strategy == SPEC_STRATEGY_MANUAL)
         return err_set(err, ERR_INVALID,
-                       "spec.replicas: %d, but strategy Manual has one pipeline; set "
-                       "spec.placement.strategy to Optimal",
-                       s->replicas);
+                       "spec.replicas: must be 1 with spec.placement.strategy Manual, which has "
+                       "one pipeline");
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++)
         if (most[i].n > 0 && s->replicas > most[i].n)
             return err_set(err, ERR_INVALID, "spec.replicas: %d is above %s, %d", s->replicas,
@@ -508,7 +509,7 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
                        "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
                        "spec.sync.switchAfterPercent; found %d of them",
                        n_given);
-    if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas == 1)
+    if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas < 2)
         return err_set(err, ERR_INVALID, "spec.sync.protocol: %s needs spec.replicas of 2 or more",
                        spec_protocol_names[s->sync.protocol]);
     return ERR_OK;

@@ -202,7 +202,7 @@ struct spec {
         double warmup_ratio;         /* of all steps */
         double weight_decay;
     } training;
-    int replicas; /* pipelines, each on nodes of its own */
+    int replicas; /* pipelines, each on nodes of its own; 0: Auto, as many as are quickest */
     struct {
         enum spec_protocol protocol;
         int switch_steps;          /* of Switch: BSP's steps; 0: not given, but: */

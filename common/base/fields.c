@@ -84,6 +84,8 @@ static enum err_code wrong_kind(const struct field *f, const char *name, const s
         text_add(want, sizeof want,
                  f->flags & FIELD_ABOVE ? " above %.16g, at most %.16g" : " in %.16g..%.16g",
                  f->min, f->max);
+    for (int i = 0; f->kind == FIELD_INT && f->words && f->words[i]; i++)
+        text_add(want, sizeof want, " or \"%s\"", f->words[i]);
     return err_set(err, ERR_INVALID, "%s: must be %s, found %s", name, want,
                    json_kind_name(json_kind_of(v)));
 }
@@ -218,6 +220,10 @@ static enum err_code read_value(const struct field *f, const char *name, const s
     void *place = out + f->offset;
     enum err_code rc;
 
+    if (f->kind == FIELD_INT && f->words && word_index(f, json_string(v, "")) >= 0) {
+        set_number(f, word_index(f, json_string(v, "")), place);
+        return ERR_OK;
+    }
     if (f->kind <= FIELD_DOUBLE) {
         if (json_kind_of(v) != JSON_NUMBER || (is_integer(f) && !json_is_i64(v)))
             return wrong_kind(f, name, v, err);

@@ -13,7 +13,7 @@
 
 enum field_kind {
     FIELD_END,          /* closes a table */
-    FIELD_INT,          /* int */
+    FIELD_INT,          /* int; where it has `words`, one of them stands for its index in them */
     FIELD_INT64,        /* int64_t */
     FIELD_MILLISECONDS, /* double: ms, written as a whole number; bounds apply to that */
     FIELD_MICROSECONDS, /* double: ms, written as a whole number of microseconds, likewise */

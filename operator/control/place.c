@@ -394,8 +394,9 @@ static bool repeat(struct context *c)
 void place(struct context *c)
 {
     bool is_manual = c->spec.placement.strategy == SPEC_STRATEGY_MANUAL;
-    int least =
-        is_manual ? c->spec.placement.stages.n : c->spec.replicas * c->spec.placement.min_stages;
+    int least = is_manual
+                    ? c->spec.placement.stages.n
+                    : (c->spec.replicas > 0 ? c->spec.replicas : 1) * c->spec.placement.min_stages;
     char why[ERR_TEXT_BYTES];
     struct nodes nodes;
     struct err err = {0};

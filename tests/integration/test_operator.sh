@@ -60,6 +60,11 @@ bad_specs() {
         refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, attentionHeads: 12}}" &&
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
         refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
+        refused spec.replicas "{$d, replicas: 9}" &&
+        refused spec.replicas "{$d, replicas: Many}" &&
+        refused spec.replicas "{$d, replicas: 3, training: {batchSize: 2}}" &&
+        refused spec.replicas "{$d, replicas: Auto, placement: {strategy: Manual, manual: {replicas: [{$one}]}}}" &&
+        refused spec.sync.protocol "{$d, replicas: Auto, sync: {protocol: ASP}}" &&
         refused spec.sync.protocol "{$d, sync: {protocol: ASP}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: BSP, switchAfterSteps: 9}}" &&

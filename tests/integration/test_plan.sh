@@ -32,11 +32,13 @@ job job.yaml
 job manual.yaml '  placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 6, node: fast}, {layers: 6, node: slow}]}]}}'
 job stranger.yaml '  placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 6, node: fast}, {layers: 6, node: x}]}]}}'
 job two.yaml '  training: {microBatches: 2}'
+job auto.yaml '  replicas: Auto'
 nodes nodes.yaml 4Gi
 nodes small.yaml 600Mi
 j=(-f "$work/job.yaml")
 
 check 'a plan is explained to people' plan 0 'one fewer' "${j[@]}" --nodes "$work/nodes.yaml"
+check 'the number of replicas is chosen, and others are compared' plan 0 'instead .*2 replicas of ' -f "$work/auto.yaml" --nodes "$work/nodes.yaml"
 check 'a plan is explained as YAML' plan 0 '^predictedStepMilliseconds: ' "${j[@]}" --nodes "$work/nodes.yaml" -o yaml
 # The slow node would gain less than its messages are sure to cost.
 faster() { [ "$("$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o json |

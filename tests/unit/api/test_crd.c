@@ -61,8 +61,9 @@ static void assert_same_bounds(const struct json *v, const struct field *f)
     } else if (f->kind == FIELD_INT || f->kind == FIELD_INT64) {
         assert_int_equal(json_i64(json_get(v, "minimum"), -1), (int64_t)f->min);
         assert_int_equal(json_i64(json_get(v, "maximum"), -1), (int64_t)f->max);
-        assert_string_equal(json_string(json_get(v, "format"), ""),
-                            f->kind == FIELD_INT ? "int32" : "int64");
+        if (!f->words)
+            assert_string_equal(json_string(json_get(v, "format"), ""),
+                                f->kind == FIELD_INT ? "int32" : "int64");
     }
 }
 
@@ -160,10 +161,18 @@ static void check_field(void **state)
         assert_null(json_get(v, "properties"));
         return;
     }
-    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer ? "integer" : "string");
+    if (is_integer && f->words) {
+        assert_true(json_bool(json_get(v, "x-kubernetes-int-or-string"), false));
+        assert_string_equal(json_string(json_get(v, "pattern"), ""), "^Auto$");
+        assert_string_equal(f->words[0], "Auto");
+        assert_null(f->words[1]);
+    } else {
+        assert_string_equal(json_string(json_get(v, "type"), ""),
+                            is_integer ? "integer" : "string");
+    }
     assert_same_bounds(v, f);
     assert_same_default(v, f);
-    if (f->words)
+    if (f->words && !is_integer)
         assert_same_words(v, f->words);
     if (f->kind == FIELD_DECIMAL)
         assert_same_decimal(v, f);

@@ -373,6 +373,14 @@ static void plan_homes_are_whole_for_every_cut_of_two_replicas(void **state)
                 }
 }
 
+static const struct model twelve_layers = {.vocab = 1000,
+                                           .hidden = 64,
+                                           .layers = 12,
+                                           .heads = 2,
+                                           .ffn = 256,
+                                           .positions = 64,
+                                           .labels = 2};
+
 /* As far as a unit can be a fair part. */
 static void plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike(void **state)
 {
@@ -382,13 +390,7 @@ static void plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike(void *
     int n;
 
     (void)state;
-    p.spec.model = (struct model){.vocab = 1000,
-                                  .hidden = 64,
-                                  .layers = 12,
-                                  .heads = 2,
-                                  .ffn = 256,
-                                  .positions = 64,
-                                  .labels = 2};
+    p.spec.model = twelve_layers;
     p.n_workers = 0;
     for (int r = 0; r < 3; r++)
         (void)add_replica(&p, r, 9, 18);
@@ -414,13 +416,7 @@ static void plan_homes_may_follow_the_shares_of_replicas(void **state)
     double params[4] = {0};
 
     (void)state;
-    p.spec.model = (struct model){.vocab = 1000,
-                                  .hidden = 64,
-                                  .layers = 12,
-                                  .heads = 2,
-                                  .ffn = 256,
-                                  .positions = 64,
-                                  .labels = 2};
+    p.spec.model = twelve_layers;
     p.n_workers = 0;
     p.micro_batches = 11;
     p.n_shares = 4;

@@ -122,7 +122,7 @@ static void check_words(const struct field *f)
         assert_false(takes(f, value));
     }
     assert_false(takes(f, "\"\""));
-    assert_false(takes(f, "1"));
+    assert_int_equal(takes(f, "1"), f->kind == FIELD_INT);
 }
 
 static void check_text(const struct field *f)
@@ -502,7 +502,12 @@ static struct refused refused[] = {
     {"spec_replicas_have_no_manual_cut",
      WITH("\"replicas\": 2, \"placement\": {\"strategy\": \"Manual\", \"manual\": {\"replicas\": "
           "[{\"stages\": [{\"layers\": 4}]}]}}"),
-     "spec.replicas: 2, but strategy Manual has one pipeline"},
+     "spec.replicas: must be 1 with spec.placement.strategy Manual"},
+    {"spec_replicas_are_a_number_or_auto", WITH("\"replicas\": \"Many\""),
+     "spec.replicas: must be a whole number in 1..8 or \"Auto\", found a string"},
+    {"spec_asp_needs_replicas_for_certain",
+     WITH("\"replicas\": \"Auto\", \"sync\": {\"protocol\": \"ASP\"}"),
+     "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
     {"spec_replicas_need_a_sequence_each",
      WITH("\"replicas\": 4, \"training\": {\"batchSize\": 3}"),
      "spec.replicas: 4 is above spec.training.batchSize, 3"},
@@ -816,6 +821,17 @@ static void spec_names_follow_rfc_1123(void **state)
 
 #define N_REFUSED (sizeof refused / sizeof refused[0])
 
+static void spec_leaves_the_number_of_replicas_to_the_planner(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse(WITH("\"replicas\": \"Auto\""), &s, NULL), ERR_OK);
+    assert_int_equal(s.replicas, 0);
+    assert_int_equal(parse(WITH("\"replicas\": 3"), &s, NULL), ERR_OK);
+    assert_int_equal(s.replicas, 3);
+}
+
 static void spec_switches_after_a_number_or_a_part_of_the_steps(void **state)
 {
     static const struct {
@@ -858,6 +874,7 @@ int main(void)
         cmocka_unit_test(spec_leaves_its_sizes_to_the_model_it_starts_from),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
         cmocka_unit_test(spec_names_follow_rfc_1123),
+        cmocka_unit_test(spec_leaves_the_number_of_replicas_to_the_planner),
         cmocka_unit_test(spec_switches_after_a_number_or_a_part_of_the_steps),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
