@@ -846,20 +846,27 @@ static enum err_code return_ticket(struct train *t, int64_t step, const struct m
     return rc;
 }
 
-static enum err_code run_ticket(struct train *t, int64_t ticket, struct message_end *end,
-                                struct err *err)
+static enum err_code compute_ticket(struct train *t, int64_t ticket, struct err *err)
 {
     int n = plan_n_replicas(t->plan);
     int64_t step = tickets_step(ticket, n);
-    struct message_sum sum;
-    enum err_code rc;
 
     note_leaving(t, step);
     t->schedule =
         schedule_of_ticket(t->plan, replica_of(t), tickets_part(ticket, n), step_seqs(t, step));
     t->step_from_ns = clock_now_ns();
     start_counting(t, TRAIN_STEP);
-    rc = run_microbatches(t, step, err);
+    return run_microbatches(t, step, err);
+}
+
+static enum err_code run_ticket(struct train *t, int64_t ticket, struct message_end *end,
+                                struct err *err)
+{
+    int64_t step = tickets_step(ticket, plan_n_replicas(t->plan));
+    struct message_sum sum;
+    enum err_code rc;
+
+    rc = compute_ticket(t, ticket, err);
     if (rc == ERR_OK)
         rc = add_up(t, step, &sum, err);
     return rc == ERR_OK ? return_ticket(t, step, &sum, end, err) : rc;
@@ -1051,7 +1058,6 @@ static struct alone deal_tickets(const struct train *t, int64_t until)
     outer_deal(a.n_steps * n, n, ticket_ms, begins);
     a.begin = a.next = a.first_step * n + begins[replica_of(t)];
     a.end = a.first_step * n + begins[replica_of(t) + 1];
-    a.from_ns = clock_now_ns();
     return a;
 }
 
@@ -1112,18 +1118,12 @@ static void show_alone(struct train *t, struct alone *a, struct message_end *end
 
 static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct err *err)
 {
-    int n = plan_n_replicas(t->plan);
-    int64_t step = tickets_step(a->next, n);
+    int64_t step = tickets_step(a->next, plan_n_replicas(t->plan));
     struct message_end end = {.n_stages = 0};
     struct message_sum sum;
     enum err_code rc;
 
-    note_leaving(t, step);
-    t->schedule =
-        schedule_of_ticket(t->plan, replica_of(t), tickets_part(a->next, n), step_seqs(t, step));
-    t->step_from_ns = clock_now_ns();
-    start_counting(t, TRAIN_STEP);
-    rc = run_microbatches(t, step, err);
+    rc = compute_ticket(t, a->next, err);
     if (rc == ERR_OK)
         rc = add_up_replica(t, step, &sum, err);
     if (rc == ERR_OK && t->stage->is_last) {

@@ -17,7 +17,7 @@ static void a_deal_follows_the_speeds(void **state)
     assert_int_equal(begins[4], 130);
 }
 
-/* Whatever is left over goes to those who end first: nobody would end sooner with another deal. */
+/* Whatever is left over goes to the replicas that end first: no other deal would end sooner. */
 static void a_deal_ends_as_soon_as_one_can(void **state)
 {
     static const double ticket_ms[] = {3, 7, 11};
