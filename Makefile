@@ -106,7 +106,7 @@ LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=re
 # There may be no links.
 LDFLAGS_test_adopt := -Wl,--wrap=link
 # So is what the time is, and what a process has used of it.
-LDFLAGS_test_child := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
+LDFLAGS_test_throttle := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
 
 support = $(SUPPORT_$1:%=$(OUT)/obj/tests/support/%.o)
 lib    = $(foreach l,$1,$(OUT)/lib/lib$l.a)
@@ -163,15 +163,20 @@ AGENT      := $(OUT)/tests/support/agent
 LIBS_agent := kube http cluster api base
 PROXY      := $(OUT)/tests/support/fault-proxy
 LIBS_proxy := train wire api base
+THROTTLE   := $(OUT)/tests/support/throttle
+LIBS_throttle := base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link die_at)
-support: $(AGENT) $(PROXY) $(PRELOADS)
+support: $(AGENT) $(PROXY) $(THROTTLE) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wpedantic,$(CFLAGS)) -fPIC -shared -o $@ $<
 $(PROXY): $(patsubst %,$(OUT)/obj/tests/support/%.o,proxy_main proxy) $(call lib,$(LIBS_proxy))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_proxy))
+$(THROTTLE): $(OUT)/obj/tests/support/throttle_main.o $(OUT)/obj/cli/throttle.o $(call lib,$(LIBS_throttle))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_throttle))
 $(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agent))

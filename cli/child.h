@@ -1,13 +1,8 @@
-/* cli/child.h - the worker processes that the CLI starts, holds to a share of the CPU, and ends.
+/* cli/child.h - the worker processes that the CLI starts, holds to a share of the CPU
+ * (cli/throttle) and ends.
  *
  * Started by fork and exec, never by a shell, in a process group of their own, so that Ctrl-C
  * reaches them only through us. When this process dies, however it dies, the kernel kills them.
- *
- * The throttle does from outside, without root or cgroups, what the kernel's CFS quota does: every
- * child has cpu_milli * 100 us of CPU time per period of 100 ms. A thread of its own reads the
- * children's CPU clocks every 2 ms, stops (SIGSTOP) those that have used up their share and resumes
- * them in the next period. Excess is deducted from later periods, so the mean is exact; unused time
- * is lost, as with the kernel. No child is left stopped.
  * Layer: cli. Threads: the one that starts children must outlive them.
  */
 #ifndef CLI_CHILD_H
@@ -16,17 +11,9 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cli/throttle.h"
 
-#define CHILD_STOP_MS         3000 /* between SIGINT and SIGKILL */
-#define THROTTLE_CHILDREN_MAX 128
-#define THROTTLE_PERIOD_MS    100
-
-struct throttle;
-
-MUST_CHECK enum err_code throttle_new(struct throttle **out, struct err *err);
-void throttle_free(struct throttle *t);
-/* Let a child run without a limit. An unknown one is ignored. */
-void throttle_remove(struct throttle *t, pid_t pid);
+#define CHILD_STOP_MS 3000 /* between SIGINT and SIGKILL */
 
 struct child {
     pid_t pid; /* 0: not started, or over and waited for */
@@ -44,7 +31,7 @@ struct child_params {
 /* Append to `argv`, which has room for two more and ends with NULL; not if `value` is NULL. */
 void child_add_option(const char **argv, const char *option, const char *value);
 
-/* ERR_IO, also when it ends at once; ERR_LIMIT with more than THROTTLE_CHILDREN_MAX. A program that
+/* ERR_IO, also when it ends at once; ERR_LIMIT with more than THROTTLE_MAX. A program that
  * cannot be run ends with exit code 127. */
 MUST_CHECK enum err_code child_start(struct child *c, const struct child_params *params,
                                      struct throttle *t, struct err *err);

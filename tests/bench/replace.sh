@@ -4,8 +4,6 @@
 #
 #   OUT=build/release tests/bench/replace.sh    prints rows as hack/bench.sh reads them; five minutes
 #
-# The worker is stopped for two thirds of the time, again and again. Unlike a CPU quota this also stops one that
-# would wait, so a stage takes much longer than one such turn.
 set -u
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/support/operator.sh
@@ -18,11 +16,9 @@ finish() {
 release() {
     [ "$throttle" = 0 ] || { kill "$throttle"; wait "$throttle"; } 2>/dev/null
     throttle=0
-    [ -z "${slow:-}" ] || kill -CONT "$slow" 2>/dev/null
 }
 slow_down() { # slow_down PID
-    slow=$1
-    while kill -STOP "$slow" && sleep 0.04 && kill -CONT "$slow" && sleep 0.02; do :; done 2>/dev/null &
+    "$OUT/tests/support/throttle" "$1" 333 &
     throttle=$!
 }
 step_ms() { # when the median is of nothing else
