@@ -1,6 +1,7 @@
 #include "cli/local.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,6 +304,21 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
     return ERR_OK;
 }
 
+struct cost_link local_link(const struct node *workers, int n)
+{
+    struct cost_link link = COST_LINK_DEFAULT;
+
+    for (int i = 0; i < n; i++) {
+        const struct node_message *m = &workers[i].message;
+
+        if (m->ms > 0)
+            link.latency_ms = fmin(link.latency_ms, m->ms);
+        if (m->byte_ns > 0)
+            link.bytes_per_s = fmax(link.bytes_per_s, 1e9 / m->byte_ns);
+    }
+    return link;
+}
+
 enum err_code local_measure(struct local *out, const struct local_params *params, struct err *err)
 {
     cpu_set_t cores;
@@ -328,6 +344,7 @@ enum err_code local_measure(struct local *out, const struct local_params *params
     if (rc != ERR_OK)
         return rc;
     cost_job_measured(&out->request.job, out->probes, out->n_workers);
+    out->request.link = local_link(out->workers, out->n_workers);
     return make_plan(out, params, out->workers, out->n_workers, NULL, err);
 }
 

@@ -63,6 +63,9 @@ void local_deinit(struct local *l, bool keeps_folder);
  * without memory share what `free_bytes` leaves. ERR_INVALID, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code local_workers(const char *text, int64_t free_bytes, struct local *out,
                                        struct err *err);
+/* Between two of them. Over loopback a message takes its CPU time, as measured by the worker that
+ * was disturbed least; COST_LINK_DEFAULT bounds it. */
+struct cost_link local_link(const struct node *workers, int n);
 /* Memory that new processes may take, from /proc/meminfo and the cgroup. */
 int64_t local_free_bytes(void);
 

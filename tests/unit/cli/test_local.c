@@ -69,6 +69,21 @@ static void local_workers_that_cannot_be_read_are_refused(void **state)
     }
 }
 
+static void local_link_is_as_fast_as_messages_are(void **state)
+{
+    struct node workers[3] = {{.message = {.ms = 0.2, .byte_ns = 1}},
+                              {.message = {.ms = 0.1, .byte_ns = 2}},
+                              {.message = {.ms = 0}}}; /* not measured */
+    struct cost_link fallback = COST_LINK_DEFAULT;
+    struct cost_link link = local_link(workers, 3);
+
+    (void)state;
+    assert_true(link.bytes_per_s == 1e9);
+    assert_true(link.latency_ms == 0.1);
+    link = local_link(&workers[2], 1);
+    assert_memory_equal(&link, &fallback, sizeof link);
+}
+
 static void local_workers_are_bounded(void **state)
 {
     static struct local l;
@@ -96,6 +111,7 @@ int main(void)
         cmocka_unit_test(local_workers_without_memory_share_what_is_free),
         cmocka_unit_test(local_workers_that_cannot_be_read_are_refused),
         cmocka_unit_test(local_workers_are_bounded),
+        cmocka_unit_test(local_link_is_as_fast_as_messages_are),
         cmocka_unit_test(local_memory_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
