@@ -160,6 +160,8 @@ static const struct field share_fields[] = {
     {"slot", FIELD_INT, SHARE(slot), .max = PLAN_SLOT_MAX, .flags = FIELD_REQUIRED},
     {"unitCount", FIELD_INT, SHARE(n_units), .min = 1, .max = MODEL_UNITS_MAX,
      .flags = FIELD_REQUIRED},
+    {"microBatches", FIELD_INT, SHARE(micro_batches), .min = 1, .max = INT_MAX,
+     .flags = FIELD_OMIT},
     {"predictedMicroseconds", FIELD_MICROSECONDS, SHARE(predicted_ms),
      .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
     {"grows", FIELD_BOOL, SHARE(grows), .flags = FIELD_OMIT},

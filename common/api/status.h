@@ -127,10 +127,11 @@ struct status_placement {
     struct plan_summary summary;
 };
 
-/* Units of a worker in a cut, which lists all workers in the order of the pipeline. */
+/* Units of a worker in a cut, which lists all workers in the order of the plan. */
 struct status_share {
     int slot;
     int n_units;
+    int micro_batches;   /* of a step that its replica computes; 0: there is one replica */
     double predicted_ms; /* as in a plan; 0: not known */
     bool grows;          /* the worker is started again, with more memory */
 };

@@ -4,8 +4,7 @@
 
 #include "base/bytes.h"
 
-#define FLOAT_BYTES 4
-#define PERIOD_MS   100.0 /* of a CPU quota: the default of kernel and kubelet */
+#define PERIOD_MS 100.0 /* of a CPU quota: the default of kernel and kubelet */
 
 /* A micro-batch of sequences of these lengths. */
 static struct model_load load_of(const struct cost_job *job, struct node_lengths l)
@@ -119,15 +118,15 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
         kept = full.tokens * (kind == UNIT_EMBEDDINGS ? m->hidden + 2.0 : m->hidden);
     *out = (struct cost_unit){
         .flops = flops + pace.update * ((double)params + (double)words / 4) / job->micro_batches,
-        .state_bytes = ((areas + copied + snapshots) * params + 2 * words) * FLOAT_BYTES,
-        .activation_bytes = (int64_t)kept * FLOAT_BYTES,
-        .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * FLOAT_BYTES,
-        .slot_bytes = is_last ? 0 : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
+        .state_bytes = ((areas + copied + snapshots) * params + 2 * words) * COST_FLOAT_BYTES,
+        .activation_bytes = (int64_t)kept * COST_FLOAT_BYTES,
+        .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * COST_FLOAT_BYTES,
+        .slot_bytes = is_last ? 0 : (int64_t)full.tokens * m->hidden * COST_FLOAT_BYTES,
         /* After the pooler there is one vector per sequence. */
         .edge_mean_bytes =
             is_last ? 0
                     : (kind == UNIT_POOLER ? mean.n_seqs : mean.tokens) * (double)m->hidden *
-                          (spec->wire == SPEC_WIRE_BF16 ? FLOAT_BYTES / 2 : FLOAT_BYTES),
+                          (spec->wire == SPEC_WIRE_BF16 ? COST_FLOAT_BYTES / 2 : COST_FLOAT_BYTES),
     };
 }
 
@@ -138,7 +137,7 @@ int64_t cost_checkpoint_bytes(const struct spec *spec)
 
     for (int u = 0; u < model_units(&spec->model); u++)
         params += (int64_t)model_unit_params(&spec->model, u);
-    return params * areas * FLOAT_BYTES;
+    return params * areas * COST_FLOAT_BYTES;
 }
 
 void cost_of_units(const struct cost_job *job, struct cost_unit *out)

@@ -79,6 +79,7 @@
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
+#define COST_FLOAT_BYTES   4                   /* of a parameter, and of each of its moments */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
 #define COST_LAYER_UNIT    1                   /* the first unit of a layer; they send alike */
 

@@ -2,9 +2,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "balance/reshare.h"
 #include "balance/search.h"
+#include "balance/split.h"
 #include "base/buf.h"
 
 /* What a decision is made of. */
@@ -15,8 +18,11 @@ struct look {
     struct partition_request request; /* with these nodes */
     struct cut_problem problem;       /* with all of them, in that order */
     struct cut now, best;
-    double now_ms, best_ms; /* predicted steps; the latter with doubt */
-    double move_ms;         /* that moving takes */
+    struct spec spec;        /* of several replicas, with the protocol that is in force */
+    struct replicas *shared; /* [2] the present shares and cuts, and the best ones; NULL: there is
+                              * one replica */
+    double now_ms, best_ms;  /* predicted steps; the latter with doubt */
+    double move_ms;          /* that moving takes */
     int64_t move_bytes;
     int far_stage;               /* that is off the plan most; -1: none is */
     bool is_other;               /* `best` has a node that joins */
@@ -78,10 +84,13 @@ static bool has_little(const struct look *l, int i)
 static void scale_nodes(struct look *l)
 {
     const struct plan *plan = l->in->plan;
+    struct cost_job job = l->in->request.job;
     struct cost_unit units[MODEL_UNITS_MAX];
     double least = INFINITY, most = 0;
 
-    cost_of_units(&l->in->request.job, units);
+    if (l->shared)
+        job = split_job(&l->in->request);
+    cost_of_units(&job, units);
     for (int i = 0; i < l->n; i++) {
         const struct plan_worker *w = &plan->workers[i];
         double now_ms = l->in->measured->stage_ms[i];
@@ -144,6 +153,24 @@ static bool is_same(const struct cut *a, const struct cut *b)
            memcmp(a->first, b->first, (size_t)(a->n_stages + 1) * sizeof a->first[0]) == 0;
 }
 
+static bool has_same_cuts(const struct replicas *a, const struct replicas *b)
+{
+    for (int k = 0; k < a->n; k++)
+        for (int s = 0; s < a->pipelines[k].n_stages; s++)
+            if (a->pipelines[k].stages[s].n_units != b->pipelines[k].stages[s].n_units)
+                return false;
+    return true;
+}
+
+/* Is the best what there is? */
+static bool is_kept(const struct look *l)
+{
+    if (!l->shared)
+        return is_same(&l->best, &l->now);
+    return memcmp(l->shared[0].shares, l->shared[1].shares, sizeof l->shared[0].shares) == 0 &&
+           has_same_cuts(&l->shared[0], &l->shared[1]);
+}
+
 /* Does the stage fit into its pod, also while units move: those that are given away stay until the
  * first step is over. */
 static bool stage_fits(const struct look *l, const struct cut *c, int s)
@@ -193,32 +220,52 @@ static int node_of(const struct cut *c, int unit)
     return c->node[s];
 }
 
-/* Parameters and moments over the links, all workers at the same time. */
-static void measure_move(struct look *l)
+/* What moves between workers, all at the same time. */
+struct move {
+    double busy_ms[SPEC_STAGES_MAX];
+    int64_t bytes;
+};
+
+static void add_bytes(const struct look *l, int unit, int per_float, int from, int to,
+                      struct move *m)
 {
-    const struct spec *spec = l->in->request.job.spec;
-    int64_t per_float = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 8 : 12;
-    double busy_ms[SPEC_STAGES_MAX] = {0};
+    int64_t bytes = (int64_t)model_unit_params(&l->request.job.spec->model, unit) * per_float;
+    double ms;
+
+    if (from == to)
+        return;
+    ms = (double)bytes / partition_link(&l->request, from, to)->bytes_per_s * 1000;
+    m->bytes += bytes;
+    m->busy_ms[from] += ms;
+    m->busy_ms[to] += ms;
+}
+
+static void set_move(struct look *l, const struct move *m)
+{
     double most_ms = 0;
 
-    l->move_bytes = 0;
-    for (int u = 0; u < l->problem.n_units; u++) {
-        int from = node_of(&l->now, u);
-        int to = node_of(&l->best, u);
-        int64_t bytes = (int64_t)model_unit_params(&spec->model, u) * per_float;
-        double ms;
-
-        if (from == to)
-            continue;
-        ms = (double)bytes / partition_link(&l->request, from, to)->bytes_per_s * 1000;
-        l->move_bytes += bytes;
-        busy_ms[from] += ms;
-        busy_ms[to] += ms;
-    }
     for (int i = 0; i < l->request.n_nodes; i++)
-        most_ms = fmax(most_ms, busy_ms[i]);
+        most_ms = fmax(most_ms, m->busy_ms[i]);
+    l->move_bytes = m->bytes;
     l->move_ms = most_ms + REBALANCE_MOVE_STEPS * l->in->measured->window.step_ms +
                  (l->n_growing > 0 ? REBALANCE_GROW_MS : 0);
+}
+
+/* Of parameters and moments, bytes for each float. */
+static int state_bytes(const struct look *l)
+{
+    int n_moments = l->request.job.spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 1 : 2;
+
+    return (1 + n_moments) * COST_FLOAT_BYTES;
+}
+
+static void measure_move(struct look *l)
+{
+    struct move m = {.bytes = 0};
+
+    for (int u = 0; u < l->problem.n_units; u++)
+        add_bytes(l, u, state_bytes(l), node_of(&l->now, u), node_of(&l->best, u), &m);
+    set_move(l, &m);
 }
 
 /* The nodes that a cut is for, as they stand, and how many stages it may have. */
@@ -353,12 +400,19 @@ static enum err_code try_growing(struct look *l, const struct order *workers, st
     return ERR_OK;
 }
 
-static enum err_code find_best(struct look *l, struct err *err)
+/* Times that a step takes longer than predicted, if anything moves. */
+static double doubt_of(const struct look *l)
+{
+    int percent = l->in->last->doubt_percent;
+
+    return is_kept(l) || percent < 100 ? 1 : percent / 100.0;
+}
+
+static enum err_code find_best_cut(struct look *l, struct err *err)
 {
     struct order workers = {.n = l->n, .least = l->n, .most = l->n};
     struct cut c = {.n_stages = 0};
     enum err_code rc;
-    int doubt = l->in->last->doubt_percent > 100 ? l->in->last->doubt_percent : 100;
 
     for (int i = 0; i < l->request.n_nodes; i++)
         workers.nodes[i] = i;
@@ -381,8 +435,7 @@ static enum err_code find_best(struct look *l, struct err *err)
         return rc;
     l->now_ms = cut_step_ms(&l->problem, &l->now);
     l->best_ms = cut_step_ms(&l->problem, &l->best);
-    if (!is_same(&l->best, &l->now))
-        l->best_ms = l->best_ms * doubt / 100;
+    l->best_ms *= doubt_of(l);
     if (l->best_ms >= l->now_ms) {
         l->best = l->now;
         l->best_ms = l->now_ms;
@@ -393,7 +446,116 @@ static enum err_code find_best(struct look *l, struct err *err)
     return ERR_OK;
 }
 
+/* --- replicas --- */
+
+/* The plan with these shares and cuts. */
+static void plan_of(const struct look *l, const struct replicas *r, struct plan *out)
+{
+    *out = *l->in->plan;
+    memcpy(out->shares, r->shares, sizeof out->shares);
+    out->homes_follow_shares = r->step.homes_follow_shares;
+    for (int k = 0; k < r->n; k++)
+        for (int s = 0; s < r->pipelines[k].n_stages; s++) {
+            const struct placement_stage *stage = &r->pipelines[k].stages[s];
+
+            out->workers[stage->node].first_unit = stage->first_unit;
+            out->workers[stage->node].n_units = stage->n_units;
+        }
+}
+
+static void find_homes(const struct plan *plan, int out[static MODEL_UNITS_MAX])
+{
+    struct plan_home homes[SPEC_STAGES_MAX];
+    int n = plan_homes(plan, homes);
+
+    for (int i = 0; i < n; i++)
+        for (int u = homes[i].first_unit; u < homes[i].first_unit + homes[i].n_units; u++)
+            out[u] = homes[i].worker;
+}
+
+static bool runs(const struct plan_worker *w, int unit)
+{
+    return unit >= w->first_unit && unit < w->first_unit + w->n_units;
+}
+
+/* A unit goes from home to home; workers that begin to run it get its weights from there. */
+static void measure_shared_move(struct look *l)
+{
+    struct move m = {.bytes = 0};
+    struct plan next;
+    int from[MODEL_UNITS_MAX], to[MODEL_UNITS_MAX];
+
+    plan_of(l, &l->shared[1], &next);
+    find_homes(l->in->plan, from);
+    find_homes(&next, to);
+    for (int u = 0; u < model_units(&next.spec.model); u++) {
+        add_bytes(l, u, state_bytes(l), from[u], to[u], &m);
+        for (int i = 0; i < l->n; i++)
+            if (i != to[u] && runs(&next.workers[i], u) && !runs(&l->in->plan->workers[i], u))
+                add_bytes(l, u, COST_FLOAT_BYTES, to[u], i, &m);
+    }
+    set_move(l, &m);
+}
+
+/* Take what was found if its step is shorter by this share. */
+static enum err_code take_shared(struct look *l, bool recuts, double gain, struct err *err)
+{
+    struct replicas *best = &l->shared[1];
+    struct replicas *found = calloc(1, sizeof *found);
+    double below_ms = (1 - gain) * replicas_step_ms(&l->spec, &best->step);
+    enum err_code rc;
+
+    if (!found)
+        return err_set(err, ERR_NO_MEMORY, "sharing the batch among replicas");
+    rc = reshare_find(&l->request, l->in->plan, recuts, found, err);
+    if (rc == ERR_OK && replicas_step_ms(&l->spec, &found->step) < below_ms)
+        *best = *found;
+    free(found);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* Other cuts must be worth what moves, beyond other shares. */
+static enum err_code find_best_shares(struct look *l, struct err *err)
+{
+    struct replicas *now = &l->shared[0], *best = &l->shared[1];
+    double gain = l->in->is_asked ? REBALANCE_ASKED_GAIN : REBALANCE_GAIN;
+    enum err_code rc =
+        reshare_measure(&l->request, l->in->plan, l->in->plan->shares, NULL, now, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    *best = *now;
+    rc = take_shared(l, false, 0, err);
+    if (rc == ERR_OK)
+        rc = take_shared(l, true, gain, err);
+    if (rc != ERR_OK)
+        return rc;
+    l->now_ms = replicas_step_ms(&l->spec, &now->step);
+    l->best_ms = replicas_step_ms(&l->spec, &best->step) * doubt_of(l);
+    if (l->best_ms >= l->now_ms) {
+        *best = *now;
+        l->best_ms = l->now_ms;
+    }
+    measure_shared_move(l);
+    return ERR_OK;
+}
+
 /* --- the decision --- */
+
+static void list_shared(const struct look *l, const struct replicas *r, int *out_n,
+                        struct status_share *out)
+{
+    *out_n = l->n;
+    for (int k = 0; k < r->n; k++)
+        for (int s = 0; s < r->pipelines[k].n_stages; s++) {
+            const struct placement_stage *stage = &r->pipelines[k].stages[s];
+
+            out[stage->node] = (struct status_share){.slot = l->in->plan->workers[stage->node].slot,
+                                                     .n_units = stage->n_units,
+                                                     .micro_batches = r->shares[k],
+                                                     .predicted_ms = stage->predicted_ms};
+        }
+}
 
 static void list_shares(const struct look *l, const struct cut *c, int *out_n,
                         struct status_share *out)
@@ -473,14 +635,39 @@ static void add_growing(const struct look *l, char *text, size_t bytes)
     text_add(text, bytes, " must be started again with more memory, from a checkpoint. ");
 }
 
-static void add_cut(const struct look *l, char *text, size_t bytes)
+/* "3+1 of 4 micro-batches and 9+18, 20+7 units per stage" */
+static void add_shared(const struct replicas *r, bool has_units, char *text, size_t bytes)
+{
+    for (int k = 0; k < r->n; k++)
+        text_add(text, bytes, "%s%d", k > 0 ? "+" : "", r->shares[k]);
+    text_add(text, bytes, " of %d micro-batches", r->micro_batches);
+    for (int k = 0; k < r->n && has_units; k++) {
+        const struct placement *p = &r->pipelines[k];
+
+        text_add(text, bytes, "%s", k == 0 ? " and " : ", ");
+        for (int s = 0; s < p->n_stages; s++)
+            text_add(text, bytes, "%s%d", s > 0 ? "+" : "", p->stages[s].n_units);
+    }
+    if (has_units)
+        text_add(text, bytes, " units per stage");
+}
+
+static void add_change(const struct look *l, char *text, size_t bytes)
 {
     add_joining(l, text, bytes);
     add_growing(l, text, bytes);
     text_add(text, bytes, "With ");
-    add_units(&l->best, text, bytes);
-    text_add(text, bytes, " units per stage instead of ");
-    add_units(&l->now, text, bytes);
+    if (l->shared) {
+        bool has_units = !has_same_cuts(&l->shared[0], &l->shared[1]);
+
+        add_shared(&l->shared[1], has_units, text, bytes);
+        text_add(text, bytes, " instead of ");
+        add_shared(&l->shared[0], has_units, text, bytes);
+    } else {
+        add_units(&l->best, text, bytes);
+        text_add(text, bytes, " units per stage instead of ");
+        add_units(&l->now, text, bytes);
+    }
     text_add(text, bytes,
              ", a step should take %.0f%% less than the %.1f ms that it takes now; moving %.1f MB "
              "takes about %.1f s",
@@ -532,11 +719,12 @@ static bool pays(const struct look *l, char *text, size_t bytes)
         return false;
     }
     add_far(l, text, bytes);
-    if (is_same(&l->best, &l->now)) {
-        text_add(text, bytes, "The cut is still the best for these workers.");
+    if (is_kept(l)) {
+        text_add(text, bytes, "The %s still the best for these workers.",
+                 l->shared ? "shares and cuts are" : "cut is");
         return false;
     }
-    add_cut(l, text, bytes);
+    add_change(l, text, bytes);
     if (gain < (l->in->is_asked ? REBALANCE_ASKED_GAIN : REBALANCE_GAIN)) {
         text_add(text, bytes, ": too small a gain.");
         return false;
@@ -564,6 +752,8 @@ static bool find_way_back(const struct rebalance_input *in, struct cut *out)
     const struct status_rebalance *last = in->last;
 
     *out = (struct cut){.n_stages = last->n_last};
+    if (plan_n_replicas(in->plan) > 1)
+        return last->n_last == in->plan->n_workers;
     for (int s = 0; s < last->n_last; s++) {
         int at = plan_find(in->plan, last->last[s].slot);
 
@@ -604,7 +794,12 @@ static void go_back(const struct look *l, const struct cut *back, struct rebalan
     next->n_moves++;
     next->doubt_percent = doubt > last->doubt_percent ? (int)fmin(doubt, STATUS_DOUBT_PERCENT_MAX)
                                                       : last->doubt_percent;
-    list_shares(l, back, &next->n_next, next->next);
+    if (l->shared) {
+        next->n_next = last->n_last;
+        memcpy(next->next, last->last, sizeof next->next);
+    } else {
+        list_shares(l, back, &next->n_next, next->next);
+    }
     hold(l, REBALANCE_BACK_HOLD, next);
 }
 
@@ -620,8 +815,13 @@ static void move(const struct look *l, struct rebalance_decision *out)
     next->n_moves++;
     next->before_ms = l->in->measured->window.step_ms;
     next->expected_percent = (int)percent_of(l->best_ms, l->now_ms);
-    list_shares(l, &l->best, &next->n_next, next->next);
-    list_shares(l, &l->now, &next->n_last, next->last);
+    if (l->shared) {
+        list_shared(l, &l->shared[1], &next->n_next, next->next);
+        list_shared(l, &l->shared[0], &next->n_last, next->last);
+    } else {
+        list_shares(l, &l->best, &next->n_next, next->next);
+        list_shares(l, &l->now, &next->n_last, next->last);
+    }
     hold(l, 1, next);
 }
 
@@ -657,6 +857,17 @@ static void choose(const struct look *l, struct rebalance_decision *out)
     }
 }
 
+/* Replicas are to be quick with the protocol that they have now, not with a later one. */
+static struct spec spec_in_force(const struct rebalance_input *in)
+{
+    struct spec spec = *in->request.job.spec;
+
+    for (int i = 0; spec_protocol_names[i]; i++)
+        if (strcmp(spec_protocol_names[i], in->measured->sync.protocol) == 0)
+            spec.sync.protocol = (enum spec_protocol)i;
+    return spec;
+}
+
 enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalance_decision *out,
                                struct err *err)
 {
@@ -665,10 +876,17 @@ enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalanc
     struct cut back;
     enum err_code rc;
 
+    if (plan_n_replicas(in->plan) > 1) {
+        l.shared = calloc(2, sizeof *l.shared);
+        if (!l.shared)
+            return err_set(err, ERR_NO_MEMORY, "sharing the batch among replicas");
+        l.spec = spec_in_force(in);
+        l.request.job.spec = &l.spec;
+    }
     scale_nodes(&l);
     l.request.nodes = l.nodes;
     l.far_stage = find_far(&l);
-    rc = find_best(&l, err);
+    rc = l.shared ? find_best_shares(&l, err) : find_best_cut(&l, err);
     if (rc != ERR_OK)
         goto out;
     d.next.message[0] = '\0';
@@ -688,5 +906,6 @@ enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalanc
     *out = d;
 out:
     cut_problem_deinit(&l.problem);
+    free(l.shared);
     return rc;
 }

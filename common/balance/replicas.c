@@ -389,7 +389,7 @@ static void explain_several(const struct partition_request *request, const struc
              r->step.exchange_ms, r->step.exposed_ms, r->step.update_ms);
     if (gap < 1e-6)
         text_add(out, PLAN_REASON_BYTES, " No plan is faster.");
-    else
+    else if (r->bound_ms > 0)
         text_add(out, PLAN_REASON_BYTES,
                  " No plan can be faster than %.0f ms, so this one is at most %.1f%% above the "
                  "optimum.",

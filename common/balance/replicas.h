@@ -124,9 +124,10 @@ struct replicas {
     int shares[PLAN_REPLICAS_MAX];
     struct placement pipelines[PLAN_REPLICAS_MAX]; /* predicted_step_ms: of its share */
     struct replicas_step step;
-    double bound_ms;    /* no plan is faster with the number of replicas, or in Auto with one of the
-                         * alternatives, and with the numbers of micro-batches that were tried */
-    bool is_exact;      /* all splits and shares of several replicas were tried */
+    double bound_ms; /* 0: not known; no plan is faster with the number of replicas, or in Auto with
+                      * one of the alternatives, and with the numbers of micro-batches that were
+                      * tried */
+    bool is_exact;   /* all splits and shares of several replicas were tried */
     int n_alternatives; /* in rising order; numbers that do not fit are missing */
     struct replicas_alternative alternatives[PLAN_REPLICAS_MAX];
 };

@@ -7,8 +7,6 @@
 
 #include "base/bytes.h"
 
-#define FLOAT_BYTES 4
-
 /* --- the candidates --- */
 
 static double quota(const struct node *n)
@@ -109,8 +107,7 @@ static enum err_code find_candidates(struct split_problem *p, const struct cost_
     return ERR_OK;
 }
 
-/* The job without the optimizer's share of micro-batches. */
-static struct cost_job job_of(const struct partition_request *r)
+struct cost_job split_job(const struct partition_request *r)
 {
     struct cost_job job = r->job;
 
@@ -123,7 +120,7 @@ static struct cost_job job_of(const struct partition_request *r)
 static void find_least(struct split_problem *p)
 {
     const struct model *m = &p->request->job.spec->model;
-    double embeddings_bytes = (double)model_unit_params(m, 0) * FLOAT_BYTES;
+    double embeddings_bytes = (double)model_unit_params(m, 0) * COST_FLOAT_BYTES;
     double params = 0;
     double speed = 0;
 
@@ -151,7 +148,7 @@ enum err_code split_problem_init(const struct partition_request *request, struct
                               .n_units = model_units(m),
                               .update_flops = cost_pace(&request->job).update,
                               .plan.spec = *request->job.spec};
-    struct cost_job job = job_of(request);
+    struct cost_job job = split_job(request);
     struct cost_unit units[MODEL_UNITS_MAX];
     enum err_code rc;
 
@@ -283,7 +280,7 @@ static struct partition_request request_of(struct split_problem *p, uint64_t nod
     p->spec = *all->job.spec;
     p->spec.training.batch_size =
         all->job.spec->training.batch_size / all->job.micro_batches * share;
-    r.job = job_of(all);
+    r.job = split_job(all);
     r.job.spec = &p->spec;
     r.job.micro_batches = share;
     r.nodes = p->nodes;
@@ -430,7 +427,7 @@ static double bytes_between(const struct split_problem *p, const struct exchange
     for (int u = guest->first_unit; u < guest->end_unit; u++)
         if (x->home_of[u] == home)
             params += (double)model_unit_params(&p->plan.spec.model, u);
-    return params * FLOAT_BYTES;
+    return params * COST_FLOAT_BYTES;
 }
 
 static double cpu_ms(const struct node *n, double bytes)
@@ -690,6 +687,36 @@ enum err_code split_measure_swap(struct split_problem *p, const struct split *sp
     }
     *out = measure(p, pipelines, split, a, b);
     return ERR_OK;
+}
+
+void split_measure_placed(const struct partition_request *request, struct replicas *r)
+{
+    struct split_problem p = {.request = request,
+                              .n_units = model_units(&request->job.spec->model),
+                              .n = request->n_nodes,
+                              .update_flops = cost_pace(&request->job).update,
+                              .plan.spec = *request->job.spec};
+    struct pipeline pipelines[PLAN_REPLICAS_MAX];
+    const struct pipeline *list[PLAN_REPLICAS_MAX];
+    struct split split = {.n = r->n};
+
+    for (int i = 0; i < p.n; i++) /* none stands for another one */
+        p.node[i] = p.kind[i] = i;
+    for (int k = 0; k < r->n; k++) {
+        struct placement *from = &r->pipelines[k];
+
+        split.shares[k] = r->shares[k];
+        for (int s = 0; s < from->n_stages; s++)
+            split.nodes[k] |= UINT64_C(1) << from->stages[s].node;
+        pipelines[k] = (struct pipeline){.nodes = split.nodes[k],
+                                         .share = r->shares[k],
+                                         .step_ms = from->predicted_step_ms,
+                                         .max_ms = from->max_ms,
+                                         .n_stages = from->n_stages,
+                                         .stages = from->stages};
+        list[k] = &pipelines[k];
+    }
+    r->step = measure(&p, list, &split, -1, -1);
 }
 
 enum err_code split_place(struct split_problem *p, const struct split *split,

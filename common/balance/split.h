@@ -100,6 +100,13 @@ MUST_CHECK enum err_code split_measure_swap(struct split_problem *p, const struc
                                             int a, int b, struct replicas_step *out,
                                             struct err *err);
 
+/* Set the step of replicas whose pipelines are given, in the order of the plan; the request has at
+ * most PARTITION_CANDIDATES_MAX nodes. */
+void split_measure_placed(const struct partition_request *request, struct replicas *r);
+
+/* The request's job without the optimizer's share of micro-batches. */
+struct cost_job split_job(const struct partition_request *r);
+
 /* The pipelines as placements. Errors are those of split_pipeline(). */
 MUST_CHECK enum err_code split_place(struct split_problem *p, const struct split *split,
                                      struct placement out[static PLAN_REPLICAS_MAX],

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "balance/explain.h"
+#include "balance/reshare.h"
 #include "control/context.h"
 
 static const struct survey_node *find_node(const struct survey *s, const char *name)
@@ -27,14 +28,17 @@ void places_pace(const struct context *c, const struct survey *s, int first_unit
                  double ms, struct node *node)
 {
     const struct plan *last = &c->seen->revision.plan;
-    const struct cost_job job = {.spec = &last->spec,
-                                 .micro_batches = last->micro_batches,
-                                 .saves_from_copy = last->saves_from_copy,
-                                 .lengths = s->lengths,
-                                 .pace = s->pace};
+    struct cost_job job = {.spec = &last->spec,
+                           .micro_batches = last->micro_batches,
+                           .saves_from_copy = last->saves_from_copy,
+                           .lengths = s->lengths,
+                           .pace = s->pace};
     struct cost_unit unit;
     double flops = 0;
 
+    job.pace = cost_pace(&job);
+    if (plan_n_replicas(last) > 1)
+        job.pace.update = 0; /* which is no part of a replica's micro-batches */
     for (int u = first_unit; u < first_unit + n_units; u++) {
         cost_of_unit(&job, u, &unit);
         flops += unit.flops;
@@ -132,32 +136,68 @@ void places_request(const struct context *c, const struct places *p, struct plac
     out->memory_percent = context_memory_percent(c, NULL); /* the headroom is for this */
 }
 
-enum err_code places_plan(const struct context *c, const struct places *p, struct plan *plan,
-                          struct err *err)
+/* One pipeline on these places; new pods get this share of the memory that their stage needs. */
+static enum err_code plan_one(const struct places *p, int memory_percent,
+                              struct places_space *space, struct partition_request *request,
+                              struct plan *plan, struct err *err)
 {
-    const struct plan *last = &c->seen->revision.plan;
-    struct places_space space;
-    struct spec_stages *stages = &space.spec.placement.stages;
-    struct partition_request request;
+    struct spec_stages *stages = &space->spec.placement.stages;
+    enum spec_strategy asked = space->spec.placement.strategy;
     struct placement placement;
     enum err_code rc;
 
-    places_request(c, p, &space, &request);
-    space.spec.placement.strategy = SPEC_STRATEGY_MANUAL;
+    space->spec.placement.strategy = SPEC_STRATEGY_MANUAL;
     *stages = (struct spec_stages){.n = p->n};
     for (int i = 0; i < p->n; i++) {
         stages->list[i].units = p->list[i].n_units;
         (void)snprintf(stages->list[i].node, sizeof stages->list[i].node, "%s",
                        p->list[i].node.name);
     }
-    rc = partition_solve(&request, &placement, err);
+    rc = partition_solve(request, &placement, err);
     if (rc != ERR_OK)
         return rc;
+    placement.strategy = asked;
+    request->memory_percent = memory_percent;
+    placement_to_plan(request, &placement, plan);
+    return ERR_OK;
+}
+
+/* The replicas of the last plan, with other shares and cuts. */
+static enum err_code plan_several(const struct places *p, const struct partition_request *request,
+                                  struct plan *plan, struct err *err)
+{
+    struct replicas replicas;
+    int n_units[SPEC_STAGES_MAX];
+    int shares[PLAN_REPLICAS_MAX];
+    enum err_code rc;
+
+    for (int i = 0; i < p->n; i++) {
+        n_units[i] = p->list[i].n_units;
+        shares[plan->workers[i].replica] = p->list[i].micro_batches;
+    }
+    rc = reshare_measure(request, plan, shares, n_units, &replicas, err);
+    if (rc == ERR_OK)
+        replicas_to_plan(request, &replicas, plan);
+    return rc;
+}
+
+enum err_code places_plan(const struct context *c, const struct places *p, struct plan *plan,
+                          struct err *err)
+{
+    const struct plan *last = &c->seen->revision.plan;
+    struct partition_request request;
+    struct places_space space;
+    enum err_code rc;
+
+    places_request(c, p, &space, &request);
     *plan = *last;
     plan->revision = c->number;
-    placement.strategy = last->spec.placement.strategy;              /* what was asked for */
-    request.memory_percent = context_memory_percent(c, &last->spec); /* of new pods */
-    placement_to_plan(&request, &placement, plan);
+    if (plan_n_replicas(last) > 1)
+        rc = plan_several(p, &request, plan, err);
+    else
+        rc = plan_one(p, context_memory_percent(c, &last->spec), &space, &request, plan, err);
+    if (rc != ERR_OK)
+        return rc;
     plan->spec = last->spec;
     for (int i = 0; i < p->n; i++) {
         const struct seen_pod *pod = p->list[i].pod;

@@ -240,7 +240,7 @@ static bool is_asked(const struct observed *seen)
 /* A cut that only another plan can change. */
 static bool is_fixed(const struct plan *plan)
 {
-    return plan_n_replicas(plan) > 1 || plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL ||
+    return plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL ||
            (plan->n_workers == 1 && plan->spec.placement.max_stages == 1);
 }
 
@@ -330,9 +330,6 @@ static void refuse(struct context *c)
     if (plan->n_workers == 1)
         (void)snprintf(r->message, sizeof r->message,
                        "The cut is kept: the job has only one stage.");
-    else if (plan_n_replicas(plan) > 1)
-        (void)snprintf(r->message, sizeof r->message,
-                       "The cut is kept: units do not move while the job has replicas.");
     else
         (void)snprintf(r->message, sizeof r->message,
                        "The cut is kept: with spec.placement.strategy %s it does not depend on "
@@ -367,7 +364,7 @@ static bool list_next(const struct context *c, const struct survey *s, struct pl
     const struct status_rebalance *r = &c->seen->status.rebalance;
     const struct plan *last = &c->seen->revision.plan;
     int n_units = model_units(&last->spec.model);
-    int first_unit = 0;
+    int first_unit = 0; /* of the stage; at the end of a replica the next one begins */
 
     *out = (struct places){.survey = s, .n = r->n_next};
     if (!is_whole(c))
@@ -378,7 +375,9 @@ static bool list_next(const struct context *c, const struct survey *s, struct pl
         int stage = plan_find(last, share->slot);
         struct place *place = &out->list[i];
 
-        if ((stage < 0 && !joins) || share->n_units > n_units - first_unit)
+        first_unit = first_unit == n_units ? 0 : first_unit;
+        if ((stage < 0 && !joins) || share->n_units > n_units - first_unit ||
+            (plan_n_replicas(last) > 1 && stage != i))
             return false;
         if (stage >= 0 && share->grows) {
             if (!place_again(c, s, stage, place))
@@ -387,6 +386,7 @@ static bool list_next(const struct context *c, const struct survey *s, struct pl
             *place = stage >= 0 ? place_of(c, s, stage) : place_of_joining(c, s, joins);
         }
         place->n_units = share->n_units;
+        place->micro_batches = share->micro_batches;
         if (share->predicted_ms > 0)
             places_pace(c, s, first_unit, share->n_units, share->predicted_ms, &place->node);
         first_unit += share->n_units;
@@ -557,11 +557,13 @@ void rebalance_look(struct context *c)
     p = (struct places){.survey = &s, .n = in.plan->n_workers};
     for (int i = 0; i < p.n; i++)
         p.list[i] = place_of(c, &s, i);
-    if (plan_saves(in.plan)) {
-        find_room(c, &s, &p, room);
-        in.room_bytes = room;
+    if (plan_n_replicas(in.plan) == 1) { /* workers of replicas stay as they are */
+        if (plan_saves(in.plan)) {
+            find_room(c, &s, &p, room);
+            in.room_bytes = room;
+        }
+        add_free(c, &p);
     }
-    add_free(c, &p);
     places_request(c, &p, &space, &in.request);
     if (rebalance_decide(&in, &decision, NULL) == ERR_OK)
         follow_decision(c, &p, &decision);

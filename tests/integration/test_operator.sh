@@ -403,6 +403,20 @@ has_replicas() {
     until_true 20 revision_is half 2 && completes half && workers_of half || return
     [ "$(workers_of half)" = 'w0-1 w1-2 ' ] && left_by half | diff - "$dir/whole"
 }
+# The share of a replica on a node that claims three times the speed of one that is like it.
+shares_again() {
+    local rc
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,120' 'n2,1,2Gi,40'
+    model='layers: 6,' batch=64 steps=1000 twins alike && trains alike 5 && document "$(prefix alike)-r1" | jq -e '.plan.shares == [3, 1]' && "$OUT/bin/kubectl-skyjob" replan alike &&
+        until_true 60 has_event 'Rebalanced: .*With 2+2 of 4 micro-batches.* instead of 3+1' &&
+        until_true 30 document "$(prefix alike)-r2" && document "$(prefix alike)-r2" >"$dir/r2" &&
+        jq -e '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker") and .plan.shares == [2, 2]' "$dir/r2" && trains alike 200 &&
+        [ "$(field alike '{.status.restarts}')" = 0 ] && [ "$(workers_of alike)" = 'w0-1 w1-1 ' ]
+    rc=$?
+    field alike '{.status.rebalance}'
+    kubectl delete sj alike >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 >/dev/null && start_agent "${nodes[@]}"
+    return "$rc"
+}
 switches() { # and loses a worker while its replicas are free
     twins free 'protocol: Switch, switchAfterSteps: 10' && trains free && until_true 60 has_checkpoint "$dir/agent/claims/out/twins/$(prefix free)" || return
     touch "$dir/agent/kill/$(prefix free)-w1-1"
@@ -977,6 +991,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job of two replicas trains, and loses nothing when a worker of one is lost' has_replicas
+check 'a replica that is not as fast as planned gets another share, and nothing is lost' shares_again
 check 'replicas switch from BSP to ASP, and a worker that is lost then is replaced' switches
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
 check 'a job goes on from the checkpoints of another one' goes_on_from_another

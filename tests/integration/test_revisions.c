@@ -130,7 +130,8 @@ static struct outcome run(struct crew_params p)
     p.data_dir = data;
     p.folder = folder;
     p.output_dir = o.output;
-    p.micro_batches = 2;
+    if (p.micro_batches == 0)
+        p.micro_batches = 2;
     if (!p.program)
         p.program = worker_path;
     crew_run(&p, &o.crew);
@@ -326,6 +327,40 @@ static void revisions_of_replicas_change_no_bit_of_a_classifier(void **state)
 {
     (void)state;
     check_cuts(classifier, classifier_replicas, 4, 2);
+}
+
+/* Two replicas, and one pipeline in the end, against one pipeline whose shares change alike. */
+static void revisions_of_replicas_change_shares_at_a_step(void **state)
+{
+    static const int first_shares[] = {1, 4, 2};
+    static const struct crew_cut replicas[] = {
+        {0, 3, {{0, 3}, {1, 4}, {2, 7}}},
+        {9, 3, {{0, 2}, {1, 5}, {2, 7}}},
+        {18, 2, {{0, 4}, {1, 3}}},
+    };
+    static const struct crew_cut pipeline[] = {
+        {0, 2, {{0, 4}, {1, 3}}},
+        {9, 2, {{0, 4}, {1, 3}}},
+        {18, 2, {{0, 4}, {1, 3}}},
+    };
+    struct crew_params p = {.spec = classifier,
+                            .micro_batches = 5,
+                            .n_shares = 2,
+                            .first_shares = first_shares,
+                            .n_cuts = 3,
+                            .kill_slot = -1};
+    struct outcome several, one;
+
+    (void)state;
+    p.cuts = replicas;
+    several = run(p);
+    p.cuts = pipeline;
+    one = run(p);
+    assert_int_equal(several.crew.n_revisions, 3);
+    assert_int_equal(several.crew.lineage, 1);
+    assert_same(&several, &one);
+    forget(&one);
+    forget(&several);
 }
 
 /* Its units are lost, so the job begins again, but the other two processes stay. */
@@ -1121,6 +1156,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_change_no_bit_of_a_classifier_and_its_predictions),
         cmocka_unit_test(revisions_of_replicas_change_no_bit_of_tied_embeddings),
         cmocka_unit_test(revisions_of_replicas_change_no_bit_of_a_classifier),
+        cmocka_unit_test(revisions_of_replicas_change_shares_at_a_step),
         cmocka_unit_test(revisions_replace_only_the_worker_that_was_killed),
         cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
         cmocka_unit_test(revisions_move_the_units_of_a_worker_that_leaves),

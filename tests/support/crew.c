@@ -194,8 +194,14 @@ static struct plan next_plan(struct crew *crew)
                      .summary = {.explanation = "a test"}};
     int unit = 0, replica = 0;
 
-    for (; p.n_shares < crew->params->n_shares; p.n_shares++)
-        p.shares[p.n_shares] = p.micro_batches / crew->params->n_shares;
+    for (int left = p.micro_batches; p.n_shares < crew->params->n_shares; p.n_shares++) {
+        int share = left / (crew->params->n_shares - p.n_shares);
+
+        if (p.n_shares == 0 && crew->params->first_shares)
+            share = crew->params->first_shares[crew->at_cut];
+        p.shares[p.n_shares] = share;
+        left -= share;
+    }
     for (int i = 0; i < cut->n_workers; i++) {
         int slot = cut->workers[i].slot;
 

@@ -38,7 +38,8 @@ struct crew_params {
     bool has_own_checkpoints; /* ... or each worker has its own, on a disk that is lost when the
                                  worker is killed */
     int micro_batches;
-    int n_shares; /* of the batch, all alike, in every cut; 0: it is one */
+    int n_shares;            /* of the batch, in every cut; 0: it is one */
+    const int *first_shares; /* [n_cuts] micro-batches of the first; NULL: all have as many */
     int n_cuts;
     const struct crew_cut *cuts;
     /* A fault at the messages to a worker, by slot; PROXY_NONE: no proxy lies there. */

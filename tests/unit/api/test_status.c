@@ -92,11 +92,11 @@ static void fill(struct status *s)
                                              .expected_percent = 67,
                                              .doubt_percent = 150,
                                              .n_next = 2,
-                                             .next = {{0, 4, 1.5, false}, {5, 7, 0, true}},
+                                             .next = {{0, 4, 3, 1.5, false}, {5, 7, 0, 0, true}},
                                              .n_joining = 1,
                                              .joining = {{5, "node-c", 1500, 1 << 30}},
                                              .n_last = 1,
-                                             .last = {{3, 11, 2.25, false}}};
+                                             .last = {{3, 11, 1, 2.25, false}}};
     (void)snprintf(s->rebalance.asked, sizeof s->rebalance.asked, "2026-11-23T21:00:00Z");
     (void)snprintf(s->rebalance.decision, sizeof s->rebalance.decision, "Moved");
     (void)snprintf(s->rebalance.message, sizeof s->rebalance.message, "stage 1 is \"slow\"");

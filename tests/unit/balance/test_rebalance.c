@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "balance/explain.h"
+#include "balance/replicas.h"
 
 #define WORKERS      3
 #define LOOK_MS      30000
@@ -815,6 +816,146 @@ static void no_node_joins_near_the_end(void **state)
         assert_int_equal(look_with(&j, 1, 1, WORKERS + 1, &d), REBALANCE_KEEP);
 }
 
+/* --- replicas --- */
+
+#define REPLICAS 3
+
+/* The exchange takes next to nothing. */
+static const struct cost_link quick = {.bytes_per_s = 1e12, .latency_ms = 0.01};
+
+/* The job as replicas of one stage each. */
+static void begin_replicas(struct job *j)
+{
+    struct partition_request r;
+    static struct replicas planned;
+
+    begin(j);
+    j->spec.placement.min_stages = j->spec.placement.max_stages = 1;
+    r = request_of(j);
+    r.min_stages = r.max_stages = 1;
+    r.link = quick;
+    assert_int_equal(replicas_choose(&r, REPLICAS, &planned, NULL), ERR_OK);
+    replicas_to_plan(&r, &planned, &j->plan);
+    j->first = j->plan;
+    (void)snprintf(j->measured.sync.protocol, sizeof j->measured.sync.protocol, "BSP");
+}
+
+static double micro_batch_ms(const struct job *j, int k)
+{
+    return j->first.workers[k].predicted_ms * j->times[k];
+}
+
+static double replica_ms(const struct job *j, int k)
+{
+    return j->plan.shares[k] * micro_batch_ms(j, k);
+}
+
+/* One look, and the revision that follows from it. */
+static struct rebalance_decision look_at_replicas(struct job *j)
+{
+    struct rebalance_input in = {.plan = &j->plan,
+                                 .request = request_of(j),
+                                 .measured = &j->measured,
+                                 .mode = SPEC_REBALANCE_AUTO,
+                                 .last = &j->memory};
+    struct progress *m = &j->measured;
+    struct rebalance_decision d;
+
+    in.request.link = quick;
+    m->n_stage_ms = REPLICAS;
+    m->window.step_ms = 0;
+    for (int k = 0; k < REPLICAS; k++) {
+        m->stage_ms[k] = micro_batch_ms(j, k);
+        m->window.step_ms = fmax(m->window.step_ms, replica_ms(j, k));
+    }
+    m->window.step_ms *=
+        memcmp(j->plan.shares, j->first.shares, sizeof j->plan.shares) == 0 ? 1 : j->moved_times;
+    m->window.mad_ms = 0.01;
+    m->window.n_samples += REBALANCE_SAMPLES;
+    m->step += LOOK_STEPS;
+    in.now_ms = j->now_ms += LOOK_MS;
+    assert_int_equal(rebalance_decide(&in, &d, NULL), ERR_OK);
+    j->memory = d.next;
+    if (d.kind != REBALANCE_MOVE && d.kind != REBALANCE_BACK)
+        return d;
+    assert_int_equal(d.next.n_next, REPLICAS);
+    for (int k = 0; k < REPLICAS; k++) {
+        assert_int_equal(d.next.next[k].slot, j->plan.workers[k].slot);
+        j->plan.shares[k] = d.next.next[k].micro_batches;
+        j->plan.workers[k].predicted_ms = d.next.next[k].predicted_ms;
+    }
+    m->revision = j->memory.revision = ++j->plan.revision;
+    m->window.n_samples = 0;
+    return d;
+}
+
+static int look_at_replicas_often(struct job *j, enum rebalance_kind kind)
+{
+    int n = 0;
+
+    for (int i = 0; i < 30; i++)
+        n += look_at_replicas(j).kind == kind;
+    return n;
+}
+
+static void shares_follow_a_replica_that_becomes_slow(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin_replicas(&j);
+    assert_int_equal(look_at_replicas_often(&j, REBALANCE_MOVE), 0);
+    j.times[1] = 3;
+    assert_int_equal(look_at_replicas_often(&j, REBALANCE_MOVE), 1);
+    assert_true(j.plan.shares[1] < j.first.shares[1]);
+    assert_int_equal(j.plan.shares[0] + j.plan.shares[1] + j.plan.shares[2], 8);
+    assert_true(replica_ms(&j, 1) <= 1.01 * replica_ms(&j, 0));
+    j.times[1] = 1;
+    assert_int_equal(look_at_replicas_often(&j, REBALANCE_MOVE), 1);
+    assert_true(j.plan.shares[1] >= 2);
+}
+
+static void a_decision_about_replicas_names_their_shares(void **state)
+{
+    struct rebalance_decision d;
+    struct job j;
+
+    (void)state;
+    begin_replicas(&j);
+    j.times[1] = 3;
+    do
+        d = look_at_replicas(&j);
+    while (d.kind != REBALANCE_MOVE);
+    assert_non_null(strstr(d.next.message, "instead of the planned"));
+    assert_non_null(strstr(d.next.message, " of 8 micro-batches instead of "));
+    assert_null(strstr(d.next.message, "units per stage"));
+}
+
+static void shares_go_back_when_steps_are_longer_with_them(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin_replicas(&j);
+    j.times[1] = 3;
+    j.moved_times = 3;
+    assert_int_equal(look_at_replicas_often(&j, REBALANCE_BACK), 1);
+    assert_memory_equal(j.plan.shares, j.first.shares, sizeof j.plan.shares);
+}
+
+/* Tickets go to whoever is free: shares are of no use but for the homes. */
+static void replicas_out_of_step_keep_their_shares(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin_replicas(&j);
+    (void)snprintf(j.measured.sync.protocol, sizeof j.measured.sync.protocol, "Local");
+    j.times[1] = 3;
+    assert_int_equal(look_at_replicas_often(&j, REBALANCE_MOVE), 0);
+    assert_string_equal(j.memory.decision, "Kept");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -848,6 +989,10 @@ int main(void)
         cmocka_unit_test(a_slow_worker_leaves_for_a_free_node),
         cmocka_unit_test(a_free_node_is_as_far_off_its_measurement_as_the_workers),
         cmocka_unit_test(no_node_joins_near_the_end),
+        cmocka_unit_test(shares_follow_a_replica_that_becomes_slow),
+        cmocka_unit_test(a_decision_about_replicas_names_their_shares),
+        cmocka_unit_test(shares_go_back_when_steps_are_longer_with_them),
+        cmocka_unit_test(replicas_out_of_step_keep_their_shares),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

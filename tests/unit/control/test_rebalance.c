@@ -26,6 +26,10 @@ static const char up_to_three[] = SPEC("3", "");
 static const char three_suggested[] = SPEC("3", ",\"rebalance\":\"Suggest\"");
 static const char three_off[] = SPEC("3", ",\"rebalance\":\"Off\"");
 
+static const char two_replicas[] =
+    "{\"model\":{\"preset\":\"BertMini\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
+    "\"replicas\":2,\"placement\":{\"minStages\":1,\"maxStages\":1}}";
+
 static const struct plan *plan_of(const struct world *w)
 {
     return &w->seen.revision.plan;
@@ -118,6 +122,40 @@ static void rebalance_moves_units_and_repeats_nothing(void **state)
     assert_int_equal(w->seen.status.restarts + w->seen.status.restarts_in_a_row, 0);
     assert_non_null(strstr(w->seen.status.revision_reason, "units per stage"));
     assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+    world_free(w);
+}
+
+/* The workers keep their units and their pods; nothing is off the new plan. */
+static void rebalance_gives_replicas_other_shares(void **state)
+{
+    struct world *w = train(two_replicas);
+    struct plan before = *plan_of(w);
+
+    (void)state;
+    assert_int_equal(before.n_shares, 2);
+    slow_down(w);
+    assert_true(world_has_event(w, "Rebalanced"));
+    apply(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_true(plan_of(w)->shares[1] < before.shares[1]);
+    assert_int_equal(plan_of(w)->shares[0] + plan_of(w)->shares[1], before.micro_batches);
+    for (int s = 0; s < 2; s++) {
+        const struct plan_worker *now = &plan_of(w)->workers[s];
+
+        assert_int_equal(now->slot, before.workers[s].slot);
+        assert_int_equal(now->replica, s);
+        assert_int_equal(now->incarnation, 1);
+        assert_int_equal(now->n_units, before.workers[s].n_units);
+        assert_int_equal(now->memory_bytes, before.workers[s].memory_bytes);
+        assert_int_equal(world_pod(w, s)->accepted, 2);
+    }
+    assert_true(plan_of(w)->workers[1].predicted_ms > 2.9 * before.workers[1].predicted_ms &&
+                plan_of(w)->workers[1].predicted_ms < 3.1 * before.workers[1].predicted_ms);
+    assert_int_equal(w->seen.revision.resume.step, 7);
+    assert_int_equal(w->seen.status.restarts, 0);
+    assert_non_null(strstr(w->seen.status.revision_reason, "micro-batches instead of"));
+    assert_non_null(strstr(w->seen.status.placement.summary.explanation, "2 replicas"));
     world_free(w);
 }
 
@@ -722,6 +760,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rebalance_moves_units_and_repeats_nothing),
+        cmocka_unit_test(rebalance_gives_replicas_other_shares),
         cmocka_unit_test(rebalance_plans_with_the_speeds_that_were_measured),
         cmocka_unit_test(rebalance_goes_back_when_steps_become_longer),
         cmocka_unit_test(rebalance_suggest_moves_nothing),
