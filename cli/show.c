@@ -88,6 +88,8 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     if (p->sync.staleness_max > 0)
         text_add(out, SHOW_LINE_BYTES, ", %.1f updates late, at most %lld", p->sync.staleness,
                  (long long)p->sync.staleness_max);
+    if (p->sync.lagging[0])
+        text_add(out, SHOW_LINE_BYTES, "; %s", p->sync.lagging);
     if (p->best.step > 0)
         text_add(out, SHOW_LINE_BYTES, "  best %s %.4f at %lld", p->best_metric, p->best.value,
                  (long long)p->best.step);
@@ -207,6 +209,7 @@ static struct progress progress_of(const struct status *s)
 
     memcpy(p.best_metric, from->best.metric, sizeof p.best_metric);
     memcpy(p.sync.protocol, from->sync.protocol, sizeof p.sync.protocol);
+    memcpy(p.sync.lagging, from->sync.lagging, sizeof p.sync.lagging);
     if (p.sync.staleness_max > 0)
         p.sync.staleness = decimal(from->sync.staleness);
     for (int i = 0; i < from->n_random; i++)

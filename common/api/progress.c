@@ -54,6 +54,7 @@ static const struct field fields[] = {
     {"protocol", FIELD_TEXT, AT(sync.protocol), .flags = FIELD_LINE | FIELD_OMIT},
     {"staleness", FIELD_DOUBLE, AT(sync.staleness), .flags = MEASURED | FIELD_OMIT},
     {"stalenessMax", FIELD_INT64, AT(sync.staleness_max), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"lagging", FIELD_TEXT, AT(sync.lagging), .flags = FIELD_LINE | FIELD_OMIT},
     {"metrics", FIELD_LIST, FIELD_ITEMS(struct progress, metrics, n_metrics),
      .fields = metric_fields},
     {"bestMetric", FIELD_TEXT, AT(best_metric), .flags = FIELD_LINE | FIELD_OMIT},

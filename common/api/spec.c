@@ -25,6 +25,7 @@ static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
 static const char *const auto_words[] = {"Auto", NULL};
+const char *const spec_stragglers_names[] = {"Wait", "Greedy", "Elastic", NULL};
 const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", NULL};
 static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
@@ -124,6 +125,8 @@ const struct field spec_fields[] = {
     {"sync.localSteps", FIELD_INT, AT(sync.local_steps), .min = 1, .max = 100000},
     {"sync.outerRate", FIELD_DECIMAL, AT(sync.outer_rate), .max = 10},
     {"sync.outerMomentum", FIELD_DECIMAL, AT(sync.outer_momentum), .max = 0.99},
+    {"sync.stragglers", FIELD_ENUM, AT(sync.stragglers), .fallback = "Wait",
+     .words = spec_stragglers_names},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
      .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
@@ -512,6 +515,17 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
     if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas < 2)
         return err_set(err, ERR_INVALID, "spec.sync.protocol: %s needs spec.replicas of 2 or more",
                        spec_protocol_names[s->sync.protocol]);
+    if (s->sync.stragglers == SPEC_STRAGGLERS_WAIT)
+        return ERR_OK;
+    if (s->replicas == 1)
+        return err_set(err, ERR_INVALID,
+                       "spec.sync.stragglers: %s needs spec.replicas of 2 or more",
+                       spec_stragglers_names[s->sync.stragglers]);
+    if (!is_switch && s->sync.protocol != SPEC_PROTOCOL_BSP)
+        return err_set(err, ERR_INVALID,
+                       "spec.sync.stragglers: %s needs spec.sync.protocol BSP or Switch, not %s",
+                       spec_stragglers_names[s->sync.stragglers],
+                       spec_protocol_names[s->sync.protocol]);
     return ERR_OK;
 }
 
@@ -642,7 +656,8 @@ enum spec_protocol spec_later_protocol(const struct spec *s)
 
 bool spec_is_asynchronous(const struct spec *s)
 {
-    return spec_later_protocol(s) != SPEC_PROTOCOL_BSP;
+    return spec_later_protocol(s) != SPEC_PROTOCOL_BSP ||
+           s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
 }
 
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps)

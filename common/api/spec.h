@@ -99,6 +99,13 @@ enum spec_protocol {
     SPEC_PROTOCOL_SWITCH, /* first BSP, then: */
 };
 extern const char *const spec_protocol_names[];
+/* What is done in BSP while a replica is slower than usual, for a while. */
+enum spec_stragglers {
+    SPEC_STRAGGLERS_WAIT,
+    SPEC_STRAGGLERS_GREEDY,  /* ASP meanwhile */
+    SPEC_STRAGGLERS_ELASTIC, /* the others compute most or all of its share */
+};
+extern const char *const spec_stragglers_names[];
 enum spec_later {
     SPEC_LATER_ASP,
     SPEC_LATER_LOCAL,
@@ -211,6 +218,7 @@ struct spec {
         int local_steps;           /* of Local: from one meeting of the replicas to the next */
         double outer_rate;         /* what weights then move by of their mean difference ... */
         double outer_momentum;     /* ... and the Nesterov momentum of that */
+        enum spec_stragglers stragglers;
     } sync;
     struct {
         enum spec_strategy strategy;

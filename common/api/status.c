@@ -79,6 +79,7 @@ static const struct field progress_fields[] = {
     {"staleness", FIELD_TEXT, PROGRESS(sync.staleness), .flags = FIELD_NULL},
     {"stalenessMax", FIELD_INT64, PROGRESS(sync.staleness_max), .max = WHOLE_MAX,
      .flags = FIELD_NULL},
+    {"lagging", FIELD_TEXT, PROGRESS(sync.lagging), .flags = FIELD_NULL},
     {"percentage", FIELD_INT, PROGRESS(percentage), .max = 100},
     {"estimatedRemainingSeconds", FIELD_INT64, PROGRESS(remaining_seconds), .max = WHOLE_MAX,
      .fallback = "-1", .flags = FIELD_NULL},
@@ -334,6 +335,7 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
         to->best.step = p->best.step;
     }
     memcpy(to->sync.protocol, p->sync.protocol, sizeof to->sync.protocol);
+    memcpy(to->sync.lagging, p->sync.lagging, sizeof to->sync.lagging);
     if (p->sync.staleness_max > 0) {
         write_figure(p->sync.staleness, to->sync.staleness);
         to->sync.staleness_max = p->sync.staleness_max;

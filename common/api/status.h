@@ -72,6 +72,7 @@ struct status_sync {
     char protocol[SPEC_WORD_BYTES]; /* "": there is one replica */
     char staleness[STATUS_WORD_BYTES];
     int64_t staleness_max;
+    char lagging[PROGRESS_LAGGING_BYTES];
 };
 
 struct status_progress {

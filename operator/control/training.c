@@ -268,6 +268,25 @@ static void start(struct context *c, const struct recovery *r)
 
 /* --- training --- */
 
+/* A replica is slower than usual, or none is any more. */
+static void report_straggler(struct context *c, const struct progress_sync *sync)
+{
+    static const char *const answers[] = {
+        [SPEC_STRAGGLERS_WAIT] = "The others wait for it (spec.sync.stragglers: Wait).",
+        [SPEC_STRAGGLERS_GREEDY] = "Replicas are asynchronous meanwhile.",
+        [SPEC_STRAGGLERS_ELASTIC] = "The others compute what it would hold up.",
+    };
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (sync->lagging[0])
+        (void)snprintf(text, sizeof text, "At step %lld %s. %s", (long long)c->seen->leader.step,
+                       sync->lagging, answers[c->seen->revision.plan.spec.sync.stragglers]);
+    else
+        (void)snprintf(text, sizeof text, "All replicas are as fast as usual at step %lld.",
+                       (long long)c->seen->leader.step);
+    context_add_event(c, false, sync->lagging[0] ? "Straggler" : "StragglerGone", text);
+}
+
 /* Also reports, once per revision, what users should know and would not look for. */
 static void take_progress(struct context *c, const struct progress *from, int64_t time_ms)
 {
@@ -275,10 +294,13 @@ static void take_progress(struct context *c, const struct progress *from, int64_
     bool had_start = p->n_random > 0;
     bool had_skips = p->skipped_steps > 0;
     bool had_failed = p->saved.has_failed;
+    bool was_lagging = p->sync.lagging[0] != '\0';
     char text[STATUS_MESSAGE_BYTES];
 
     status_take_progress(&c->out->status, from, time_ms);
     drift_watch(c, from);
+    if (was_lagging != (p->sync.lagging[0] != '\0'))
+        report_straggler(c, &from->sync);
     if (!had_start && p->n_random > 0) {
         (void)snprintf(
             text, sizeof text,

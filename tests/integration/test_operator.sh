@@ -70,6 +70,8 @@ bad_specs() {
         refused spec.sync "{$d, replicas: 2, sync: {protocol: BSP, switchAfterSteps: 9}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch, switchAfterSteps: 9, switchAfterPercent: 9}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: ASP, localSteps: 9}}" &&
+        refused spec.sync.stragglers "{$d, sync: {stragglers: Greedy}}" &&
+        refused spec.sync.stragglers "{$d, replicas: 2, sync: {protocol: Local, stragglers: Elastic}}" &&
         refused spec.sync.switchTo "{$d, replicas: 2, sync: {protocol: Local, switchTo: ASP}}" &&
         refused spec.sync.outerMomentum "{$d, replicas: 2, sync: {protocol: Local, outerMomentum: \"1\"}}" &&
         refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&

@@ -237,6 +237,26 @@ free_killed() { # free_killed NAME SYNC
     has_revisions "$1" 1 && is_free "$1"
 }
 check 'a worker of a free replica is killed, and the job goes on from a checkpoint' free_killed free.killed 'switchTo: ASP'
+
+# One of two replicas gets a fifth of its CPU time until that is seen.
+lagging() { # lagging STRAGGLERS
+    local pid run rc throttle
+    sed -e "s/^spec:/spec:\n  sync: {stragglers: $1}\n  replicas: 2/" -e 's/steps: 30/steps: 2000/' "$work/job.yaml" >"$work/lagging.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/lagging.yaml" --workers cpu=1,cpu=1 --data build/sample/mnli >"$work/$1.log" 2>&1 &
+    pid=$!
+    until_true 60 grep -qE '^step [1-9][0-9][0-9]/' "$work/$1.log"
+    run=$(pgrep -P "$pid")
+    "$bin/../tests/support/throttle" "$(pgrep -P "$run" -f -- '--slot 1')" 200 &
+    throttle=$!
+    until_true 60 grep -q 'takes .* ms per micro-batch instead of the usual' "$work/$1.log"
+    rc=$?
+    kill "$throttle"
+    wait "$pid" && [ "$rc" = 0 ] && grep -q '^done: 2000 steps' "$work/$1.log" && return
+    cat "$work/$1.log"
+    return 1
+}
+check 'a replica that is slow for a while has less to do until it is quick again' lagging Elastic
+check 'replicas are asynchronous while one of them is slow' lagging Greedy
 check 'a worker of a replica that trains alone is killed, and the job goes on from a checkpoint' free_killed local.killed "$local"
 
 # A node is lost: a worker, and its disk with its own checkpoints and copies of another worker's.

@@ -111,6 +111,8 @@ static void take_back(struct desk *d, int replica, const struct message_sum *sum
     tickets_return(&d->tickets, replica, clock_now_ms(),
                    out->end.outcome != STEP_APPLY && out->ticket.share > 0);
     d->last[replica] = *sum;
+    d->batches_ms[replica] += sum->batch_ms;
+    d->n_batches[replica] += sum->batch_ms > 0;
     d->wants_checkpoint = d->wants_checkpoint || sum->wants_checkpoint;
     if (d->wants_checkpoint && !is_any_writing(d))
         tickets_close(&d->tickets);
@@ -135,6 +137,16 @@ static void serve(struct desk *d, int replica, const struct message_sum *sum,
 void desk_serve(struct desk *d, const struct message_sum *sum, struct message_end *out)
 {
     serve(d, 0, sum, out);
+}
+
+double desk_batch_ms(struct desk *d, int replica)
+{
+    double ms;
+
+    (void)pthread_mutex_lock(&d->lock);
+    ms = d->n_batches[replica] > 0 ? d->batches_ms[replica] / d->n_batches[replica] : 0;
+    (void)pthread_mutex_unlock(&d->lock);
+    return ms;
 }
 
 /* --- the threads --- */

@@ -50,7 +50,9 @@ struct desk { /* all fields private */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct tickets tickets;
-    struct message_sum last[PLAN_REPLICAS_MAX]; /* of each replica */
+    struct message_sum last[PLAN_REPLICAS_MAX]; /* of each replica ... */
+    double batches_ms[PLAN_REPLICAS_MAX];       /* ... and of all its tickets: batch_ms ... */
+    int n_batches[PLAN_REPLICAS_MAX];           /* ... of so many */
     struct message_loss loss;                   /* since the leader was told last ... */
     int64_t n_tokens;                           /* ... likewise */
     int64_t told_steps;                         /* steps done then ... */
@@ -68,6 +70,10 @@ void desk_close(struct desk *d);
 
 /* The decider's replica returns its ticket, NULL for the first one, and gets the next. */
 void desk_serve(struct desk *d, const struct message_sum *sum, struct message_end *out);
+
+/* What a micro-batch took in a replica (struct message_sum), as a mean of its tickets; 0: it had
+ * none. */
+double desk_batch_ms(struct desk *d, int replica);
 
 /* Once it has no more: wait until all replicas have got their last answers. *out ends the round's
  * steps for all. Errors of exchange_check(). */

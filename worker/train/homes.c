@@ -67,10 +67,9 @@ static enum err_code by_piece(struct homes *h, const struct homes_order *order, 
 
 /* --- gradients --- */
 
-static bool computes(const struct homes *h, int replica, int n_microbatches)
+static bool computes(const struct homes_order *order, int replica)
 {
-    return plan_share_begin(h->plan, replica, n_microbatches) <
-           plan_share_begin(h->plan, replica + 1, n_microbatches);
+    return order->replicas >> replica & 1;
 }
 
 /* Add the same piece of all replicas: `own` is this one's, and becomes the sum. */
@@ -94,14 +93,14 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
         enum err_code rc;
 
         if (!is_behind && (is_end || from->replica > h->replica)) {
-            if (!is_first && computes(h, h->replica, order->n_microbatches))
+            if (!is_first && computes(order, h->replica))
                 weights_add(own, h->sum, n);
             else if (!is_first)
                 memcpy(own, h->sum, n * sizeof *own);
             is_behind = true;
         }
         if (is_end || from->grads_in < 0 || !has_unit(&h->plan->workers[from->worker], unit) ||
-            !computes(h, from->replica, order->n_microbatches))
+            !computes(order, from->replica))
             continue;
         rc = exchange_recv(&h->exchange, key, &msg, err);
         if (rc != ERR_OK)
@@ -128,7 +127,7 @@ static enum err_code send_piece(struct homes *h, const struct homes_order *order
                                            order->step, h->weights->first_unit + p->i);
     enum err_code rc;
 
-    if (order->kind == HOMES_COLLECT && !computes(h, h->replica, order->n_microbatches))
+    if (order->kind == HOMES_COLLECT && !computes(order, h->replica))
         return ERR_OK;
     rc = exchange_send(&h->exchange, key, NULL, 0, p->floats, p->n, err);
     memset(p->floats, 0, p->n * sizeof *p->floats);
@@ -157,7 +156,7 @@ static enum err_code wait_for_gradient(struct homes *h, int i, struct err *err)
 
 static enum err_code collect(struct homes *h, const struct homes_order *order, struct err *err)
 {
-    bool waits = computes(h, h->replica, order->n_microbatches);
+    bool waits = computes(order, h->replica);
     enum err_code rc = ERR_OK;
 
     for (int i = h->weights->n_units - 1; rc == ERR_OK && i >= 0; i--) {
@@ -398,11 +397,11 @@ void homes_spread_moments(struct homes *h, int64_t step)
             h, (struct homes_order){.kind = HOMES_SPREAD, .step = step, .area = WEIGHTS_VARIANCE});
 }
 
-void homes_collect(struct homes *h, int64_t step, int n_microbatches)
+void homes_collect(struct homes *h, int64_t step, uint32_t replicas)
 {
     if (h->is_open)
-        give_order(h, (struct homes_order){
-                          .kind = HOMES_COLLECT, .step = step, .n_microbatches = n_microbatches});
+        give_order(h,
+                   (struct homes_order){.kind = HOMES_COLLECT, .step = step, .replicas = replicas});
 }
 
 void homes_push(struct homes *h, int64_t number, const struct message_push *push)

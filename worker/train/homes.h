@@ -41,7 +41,7 @@ struct homes_order {
     enum homes_kind kind;
     int64_t step;             /* or the number of the push */
     enum weights_area area;   /* SPREAD */
-    int n_microbatches;       /* COLLECT: some replicas may have none */
+    uint32_t replicas;        /* COLLECT: a bit for each that computes anything */
     struct message_push push; /* PUSH */
 };
 
@@ -79,8 +79,8 @@ void homes_close(struct homes *h, struct exchange *x);
 void homes_spread(struct homes *h, int64_t step);
 /* Likewise their moments, for replicas that are about to train alone (train/outer.h). */
 void homes_spread_moments(struct homes *h, int64_t step);
-/* A step begins: collect its gradients. */
-void homes_collect(struct homes *h, int64_t step, int n_microbatches);
+/* A step begins: collect its gradients from these replicas, a bit for each. */
+void homes_collect(struct homes *h, int64_t step, uint32_t replicas);
 /* This worker's gradient of unit `i` of its stage is complete. */
 void homes_put(struct homes *h, int i);
 

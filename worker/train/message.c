@@ -264,6 +264,8 @@ enum err_code message_sum_check(const struct message_sum *s, struct err *err)
                        (long long)s->n_tokens, (long long)s->loss.n);
     rc = check_times(&s->ticket_ms, 1, 1, err);
     if (rc == ERR_OK)
+        rc = check_times(&s->batch_ms, 1, 1, err);
+    if (rc == ERR_OK)
         rc = check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
     return rc == ERR_OK ? check_times(s->stage_mad_ms, s->n_stages, SPEC_STAGES_MAX - 1, err) : rc;
 }
@@ -280,6 +282,19 @@ enum err_code message_push_check(const struct message_push *p, struct err *err)
         p->updates < 0 || p->updates > STEPS_MAX)
         return err_set(err, ERR_PROTOCOL, "gradients of a ticket: rate %g, scale %g, share %g",
                        p->rate, p->scale, p->share);
+    return ERR_OK;
+}
+
+static enum err_code check_next(const struct message_next *n, struct err *err)
+{
+    bool is_possible = n->protocol >= 0 && n->protocol < (int32_t)SPEC_PROTOCOL_SWITCH &&
+                       n->n_steps >= 0 && isfinite(n->lag_ms) && isfinite(n->usual_ms);
+
+    for (int k = 0; k < PLAN_REPLICAS_MAX; k++)
+        is_possible = is_possible && n->shares[k] >= 0;
+    if (!is_possible)
+        return err_set(err, ERR_PROTOCOL, "end of a step: protocol %d for %d steps", n->protocol,
+                       n->n_steps);
     return ERR_OK;
 }
 
@@ -300,7 +315,9 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
         !isfinite(ticket->staleness))
         return err_set(err, ERR_PROTOCOL, "end of a ticket of step %lld: %lld follows, share %g",
                        (long long)end->step, (long long)ticket->next, ticket->share);
-    rc = check_times(e->ticket_ms, PLAN_REPLICAS_MAX, PLAN_REPLICAS_MAX, err);
+    rc = check_next(&e->next, err);
+    if (rc == ERR_OK)
+        rc = check_times(e->ticket_ms, PLAN_REPLICAS_MAX, PLAN_REPLICAS_MAX, err);
     if (rc == ERR_OK)
         rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
     return rc == ERR_OK ? check_times(e->stage_mad_ms, e->n_stages, SPEC_STAGES_MAX, err) : rc;

@@ -26,8 +26,8 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     9 /* of all that follows, in the first message of a session */
-#define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
+#define MESSAGE_VERSION     10 /* of all that follows, in the first message of a session */
+#define MESSAGE_SPLITS_MAX  4  /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
 
@@ -138,6 +138,8 @@ struct message_sum {
     int32_t is_writing;                   /* ... but a stage is still writing the one before ... */
     int32_t has_failed;                   /* ... or could not write it */
     double ticket_ms;                     /* of a replica that trained alone; else 0 */
+    double batch_ms;                      /* of a micro-batch, in the slowest stage of a replica in
+                                             this step; 0: it had none */
     double stage_ms[SPEC_STAGES_MAX];     /* computing, per micro-batch: the median ... */
     double stage_mad_ms[SPEC_STAGES_MAX]; /* ... and median deviation of train/pace.h */
     double square_sums[MODEL_UNITS_MAX];  /* of a unit's gradients, 0 but from its home; only
@@ -155,11 +157,22 @@ struct message_ticket {
     int64_t staleness_max;
 };
 
+/* How the next steps are done. */
+struct message_next {
+    int32_t protocol;                  /* enum spec_protocol, never Switch */
+    int32_t n_steps;                   /* in which replicas are out of step, at most; 0: as ever */
+    int32_t shares[PLAN_REPLICAS_MAX]; /* of a step in BSP, in micro-batches, by replica; a single
+                                          one has 0 */
+    uint32_t lagging;                  /* a bit for each replica that is slower than usual ... */
+    double lag_ms, usual_ms;           /* ... of the first one, its time per micro-batch */
+};
+
 /* The end of a step, for all stages, or that of a ticket, for those of its replica. */
 struct message_end {
     struct step_end end;
     struct message_ticket ticket;
-    int32_t saves;    /* 1: all stages write a checkpoint after the update */
+    struct message_next next; /* of a step's */
+    int32_t saves;            /* 1: all stages write a checkpoint after the update */
     int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
     int32_t has_failed;                  /* ... 1: all have ended it, and some could not write it */
     int64_t n_tokens;                    /* of all replicas */

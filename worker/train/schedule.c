@@ -10,6 +10,16 @@ int schedule_microbatches(const struct plan *plan, int n_seqs)
     return min_int(plan->micro_batches, n_seqs);
 }
 
+uint32_t schedule_computing(const struct plan *plan, int n_seqs)
+{
+    int n = schedule_microbatches(plan, n_seqs);
+    uint32_t found = 0;
+
+    for (int k = 0; k < plan_n_replicas(plan); k++)
+        found |= (uint32_t)(plan_microbatches(plan, k, n) > 0) << k;
+    return found;
+}
+
 struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs)
 {
     const struct plan_replica r = plan_replica(plan, replica);

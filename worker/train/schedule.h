@@ -28,6 +28,8 @@ struct schedule_op {
 
 /* Micro-batches of a step of `n_seqs` sequences: it has at most that many. */
 int schedule_microbatches(const struct plan *plan, int n_seqs);
+/* A bit for each replica that has any of them. */
+uint32_t schedule_computing(const struct plan *plan, int n_seqs);
 /* What one replica does in it; of a short step perhaps nothing. */
 struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs);
 /* What it does for ticket `part` of a step (train/tickets.h), of as many as there are replicas. */

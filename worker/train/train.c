@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,11 +302,19 @@ static enum err_code run_microbatches(struct train *t, int64_t step, struct err 
         if (op.is_backward && t->is_ticket)
             share = t->is_last_backward ? t->stage->replica.first_share : -1;
         else if (op.is_backward)
-            share = find_share_end(t->plan, &t->stage->replica, op.microbatch, n);
+            share = find_share_end(&t->dealt, &t->stage->replica, op.microbatch, n);
         if (rc == ERR_OK && share >= 0)
             rc = end_share(t, step, share, t->is_last_backward, err);
     }
     return rc;
+}
+
+/* What a micro-batch took here, without the update of the step before. */
+static double batch_ms(const struct train *t)
+{
+    int n = t->schedule.n_microbatches;
+
+    return n > 0 ? (double)(t->compute.wall_ns - t->updated_ns) / 1e6 / n : 0;
 }
 
 /* This stage's part. From here on all its gradients are complete: the update of a synchronous step
@@ -322,6 +331,8 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
                                                : 0;
     stopwatch_stop(&t->compute);
     pace = stage_pace(t, step);
+    if (is_typical(t, step))
+        sum->batch_ms = fmax(sum->batch_ms, batch_ms(t));
     sum->stage_mad_ms[sum->n_stages] = pace.mad_ms;
     sum->stage_ms[sum->n_stages++] = pace.median_ms;
     t->wanted = find_order(t);
@@ -384,6 +395,18 @@ static enum err_code add_up_replica(struct train *t, int64_t step, struct messag
     return t->stage->is_last ? ERR_OK : send_sum(t, EDGE_FORWARD_OUT, step, sum, err);
 }
 
+/* The decider notes what a micro-batch took in a replica. */
+static void note_pace(struct train *t, int replica, double ms, double elapsed_ms)
+{
+    double usual_ms = stragglers_usual_ms(&t->stragglers, replica);
+
+    if (stragglers_add(&t->stragglers, replica, ms, elapsed_ms))
+        LOG(LOG_INFO,
+            stragglers_found(&t->stragglers) >> replica & 1 ? "straggler" : "no straggler any more",
+            LOG_I("step", t->state->step), LOG_I("replica", replica),
+            LOG_F("ms", t->stragglers.replicas[replica].last_ms), LOG_F("usualMs", usual_ms));
+}
+
 /* From the last stage to the decider, which has those of all replicas then; those of a ticket are
  * for its desk. */
 static enum err_code add_up_all(struct train *t, int64_t step, struct message_sum *sum,
@@ -397,6 +420,8 @@ static enum err_code add_up_all(struct train *t, int64_t step, struct message_su
     if (!train_is_decider(t))
         return send_sum(t, EDGE_SUMS_OUT, step, sum, err);
     t->ticket_ms[0] = sum->ticket_ms;
+    if (n_replicas > 1)
+        note_pace(t, 0, sum->batch_ms, ms_since(t->step_from_ns));
     for (int r = 1; rc == ERR_OK && r < n_replicas; r++) {
         struct message_sum other;
 
@@ -404,6 +429,8 @@ static enum err_code add_up_all(struct train *t, int64_t step, struct message_su
         if (rc == ERR_OK)
             rc = add_replica(sum, &other, err);
         t->ticket_ms[r] = rc == ERR_OK ? other.ticket_ms : 0;
+        if (rc == ERR_OK)
+            note_pace(t, r, other.batch_ms, ms_since(t->step_from_ns));
     }
     return rc;
 }
@@ -414,6 +441,76 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
 
     return rc == ERR_OK ? add_up_all(t, step, sum, err) : rc;
 }
+
+/* --- how the next steps are done --- */
+
+/* Once so many steps are done. Those out of step because of stragglers are no part of what comes
+ * before a Switch. */
+static enum spec_protocol protocol_at(const struct train *t, int64_t steps_done)
+{
+    const struct spec *spec = &t->plan->spec;
+
+    if (plan_n_replicas(t->plan) == 1 ||
+        steps_done - t->n_free < spec_switch_step(spec, t->facts.total_steps))
+        return SPEC_PROTOCOL_BSP;
+    return spec_later_protocol(spec);
+}
+
+/* Without stragglers. */
+static struct message_next usual_next(const struct train *t, int64_t steps_done)
+{
+    struct message_next next = {.protocol = (int32_t)protocol_at(t, steps_done)};
+
+    for (int k = 0; plan_n_replicas(t->plan) > 1 && k < t->plan->n_shares; k++)
+        next.shares[k] = t->plan->shares[k];
+    return next;
+}
+
+static struct message_next decide_next(const struct train *t, int64_t steps_done)
+{
+    struct message_next next = usual_next(t, steps_done);
+    const struct stragglers *s = &t->stragglers;
+
+    if (next.protocol != SPEC_PROTOCOL_BSP || plan_n_replicas(t->plan) == 1)
+        return next;
+    next.lagging = stragglers_found(s);
+    if (next.lagging == 0)
+        return next;
+    next.lag_ms = s->replicas[__builtin_ctz(next.lagging)].last_ms;
+    next.usual_ms = stragglers_usual_ms(s, __builtin_ctz(next.lagging));
+    switch (t->plan->spec.sync.stragglers) {
+    case SPEC_STRAGGLERS_WAIT:
+        break;
+    case SPEC_STRAGGLERS_GREEDY:
+        next.protocol = SPEC_PROTOCOL_ASP;
+        next.n_steps = STRAGGLERS_ROUND;
+        break;
+    case SPEC_STRAGGLERS_ELASTIC:
+        stragglers_share(s, t->plan, steps_done, next.shares);
+        break;
+    }
+    return next;
+}
+
+/* As the decider has it. */
+static enum err_code take_next(struct train *t, const struct message_next *next, struct err *err)
+{
+    int n = plan_n_replicas(t->plan);
+    int sum = 0;
+
+    for (int k = 0; k < n; k++)
+        sum += next->shares[k];
+    if ((n > 1 && sum != t->plan->micro_batches) ||
+        (next->protocol != SPEC_PROTOCOL_BSP && !spec_is_asynchronous(&t->plan->spec)))
+        return err_set(err, ERR_PROTOCOL, "the next step: shares of %d of %d micro-batches with %s",
+                       sum, t->plan->micro_batches, spec_protocol_names[next->protocol]);
+    t->next = *next;
+    if (n > 1)
+        memcpy(t->dealt.shares, next->shares, sizeof t->dealt.shares);
+    return ERR_OK;
+}
+
+/* --- */
 
 /* What the decider makes of a step, from the loss and all sums. */
 static struct message_end decide(const struct train *t, int64_t step, const struct message_sum *sum)
@@ -474,9 +571,10 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
         rc = err_set(err, ERR_PROTOCOL, "end of step %lld after %lld updates, not %lld after %lld",
                      (long long)end->end.step, (long long)end->end.updates, (long long)step + 1,
                      (long long)state->updates);
-    if (rc != ERR_OK)
-        return rc;
-    rc = release_state(t, err);
+    if (rc == ERR_OK)
+        rc = take_next(t, &end->next, err);
+    if (rc == ERR_OK)
+        rc = release_state(t, err);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->update);
@@ -518,18 +616,7 @@ static void show_pace(struct train *t, const struct message_end *end)
     memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
 }
 
-/* How the step is done that follows `step` others. */
-static enum spec_protocol protocol_at(const struct train *t, int64_t step)
-{
-    const struct spec *spec = &t->plan->spec;
-
-    if (plan_n_replicas(t->plan) == 1 || step < spec_switch_step(spec, t->facts.total_steps))
-        return SPEC_PROTOCOL_BSP;
-    return spec_later_protocol(spec);
-}
-
-/* Of `steps_done` steps, the last one. */
-static void show_sync(struct train *t, int64_t steps_done, const struct message_ticket *ticket)
+static void show_sync(struct train *t, const struct message_ticket *ticket)
 {
     struct progress_sync *sync = &t->progress.sync;
 
@@ -537,7 +624,11 @@ static void show_sync(struct train *t, int64_t steps_done, const struct message_
                                    .staleness_max = ticket->staleness_max};
     if (plan_n_replicas(t->plan) > 1)
         (void)snprintf(sync->protocol, sizeof sync->protocol, "%s",
-                       spec_protocol_names[protocol_at(t, steps_done - 1)]);
+                       spec_protocol_names[t->protocol]);
+    if (t->next.lagging)
+        (void)snprintf(sync->lagging, sizeof sync->lagging,
+                       "replica %d takes %.1f ms per micro-batch instead of the usual %.1f",
+                       __builtin_ctz(t->next.lagging), t->next.lag_ms, t->next.usual_ms);
 }
 
 /* `n` steps up to `steps_done` took so long together, from the last one that was shown. */
@@ -566,7 +657,7 @@ static void show_steps(struct train *t, int64_t steps_done, int64_t n, double se
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - steps_done) * t->seconds_per_step;
     show_pace(t, end);
-    show_sync(t, steps_done, &end->ticket);
+    show_sync(t, &end->ticket);
     mailbox_set_progress(t->mailbox, p);
     if (t->history)
         history_step(t->history, p, clock_now_ms());
@@ -771,6 +862,7 @@ static void start_counting(struct train *t, int split)
 {
     t->split = split;
     t->compute = t->update; /* it was not over when that step was summed up */
+    t->updated_ns = t->update.wall_ns;
     t->update = (struct stopwatch){0};
     t->tokens = 0;
     t->loss = t->share = (struct message_loss){0};
@@ -806,17 +898,19 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     enum err_code rc = ERR_OK;
 
     note_leaving(t, step);
-    t->schedule = schedule_of(t->plan, replica_of(t), step_seqs(t, step));
+    t->schedule = schedule_of(&t->dealt, replica_of(t), step_seqs(t, step));
     t->step_from_ns = clock_now_ns();
     start_counting(t, TRAIN_STEP);
-    homes_collect(&t->homes, step, schedule_microbatches(t->plan, step_seqs(t, step)));
+    homes_collect(&t->homes, step, schedule_computing(&t->dealt, step_seqs(t, step)));
     rc = run_microbatches(t, step, err);
     if (rc == ERR_OK)
         rc = homes_wait(&t->homes, &t->exchange, err);
     if (rc == ERR_OK)
         rc = add_up(t, step, &sum, err);
-    if (rc == ERR_OK && train_is_decider(t))
+    if (rc == ERR_OK && train_is_decider(t)) {
         end = decide(t, step, &sum);
+        end.next = decide_next(t, step + 1);
+    }
     if (rc == ERR_OK)
         rc = end_step(t, step, &end, err);
     if (rc == ERR_OK)
@@ -910,6 +1004,17 @@ static void show_ticket(struct train *t, const struct message_end *end)
     t->shown_ns = clock_now_ns();
 }
 
+/* A round in place of BSP's steps is one because of a straggler. */
+static void decide_behind_round(struct train *t, struct message_end *end)
+{
+    if (protocol_at(t, t->state->step) == SPEC_PROTOCOL_BSP) {
+        t->n_free += end->end.step - t->state->step;
+        for (int r = 0; r < plan_n_replicas(t->plan); r++)
+            note_pace(t, r, desk_batch_ms(t->desk, r), ms_since(t->round_from_ns));
+    }
+    end->next = decide_next(t, end->end.step);
+}
+
 /* All replicas meet: everything that was pushed is in the weights. */
 static enum err_code meet(struct train *t, struct message_end *end, struct err *err)
 {
@@ -917,6 +1022,8 @@ static enum err_code meet(struct train *t, struct message_end *end, struct err *
 
     if (rc == ERR_OK && train_is_decider(t))
         rc = desk_finish(t->desk, &t->exchange, end, err);
+    if (rc == ERR_OK && train_is_decider(t))
+        decide_behind_round(t, end);
     if (rc == ERR_OK)
         rc = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_STEP_END, t->state->step,
                              end, sizeof *end, err);
@@ -925,6 +1032,8 @@ static enum err_code meet(struct train *t, struct message_end *end, struct err *
     if (rc == ERR_OK && end->end.step <= t->state->step)
         rc = err_set(err, ERR_PROTOCOL, "end of asynchronous steps at %lld, not behind %lld",
                      (long long)end->end.step, (long long)t->state->step);
+    if (rc == ERR_OK)
+        rc = take_next(t, &end->next, err);
     if (rc != ERR_OK)
         return rc;
     if (train_is_leader(t))
@@ -974,6 +1083,7 @@ static enum err_code open_round(struct train *t, int64_t until, struct err *err)
 
     if (rc != ERR_OK)
         return rc;
+    t->round_from_ns = clock_now_ns();
     rc = pushes_open(&t->pushes, t->plan, t->stage->worker, t->state, &t->exchange, err);
     if (rc == ERR_OK && train_is_decider(t)) {
         t->desk = calloc(1, sizeof *t->desk);
@@ -1155,6 +1265,7 @@ static struct message_end decide_meeting(const struct train *t, const struct alo
     out.end.outcome = out.end.outcome == STEP_APPLY ? STEP_APPLY : STEP_FAIL;
     out.end.updates = t->state->updates + a->n_steps - 1;
     out.ticket.steps_done = out.end.step;
+    out.next = decide_next(t, out.end.step);
     memcpy(out.ticket_ms, t->ticket_ms, sizeof out.ticket_ms);
     return out;
 }
@@ -1170,7 +1281,7 @@ static enum err_code meet_alone(struct train *t, const struct alone *a, struct m
     enum err_code rc;
 
     stage_offer_weights(t->stage);
-    homes_collect(&t->homes, step, t->plan->micro_batches);
+    homes_collect(&t->homes, step, (UINT32_C(1) << plan_n_replicas(t->plan)) - 1);
     for (int i = 0; i < t->stage->weights.n_units; i++)
         homes_put(&t->homes, i);
     rc = homes_wait(&t->homes, &t->exchange, err);
@@ -1193,6 +1304,8 @@ static enum err_code meet_alone(struct train *t, const struct alone *a, struct m
     if (rc == ERR_OK && end->end.step != step + 1)
         rc = err_set(err, ERR_PROTOCOL, "a meeting behind step %lld, not %lld",
                      (long long)end->end.step, (long long)step + 1);
+    if (rc == ERR_OK)
+        rc = take_next(t, &end->next, err);
     if (rc == ERR_OK && end->end.outcome == STEP_FAIL)
         rc = state_apply(t->state, &t->plan->spec, &end->end, err);
     return rc;
@@ -1410,13 +1523,17 @@ static int64_t next_boundary(const struct train *t, int64_t step)
 /* One step, or a round of them. */
 static enum err_code go_on(struct train *t, int64_t step, struct err *err)
 {
-    enum spec_protocol protocol = protocol_at(t, step);
     int64_t end = next_boundary(t, step);
-    int64_t meeting = step + t->plan->spec.sync.local_steps;
+    int64_t n_steps = t->next.n_steps;
 
-    if (protocol == SPEC_PROTOCOL_LOCAL)
-        return run_alone(t, meeting < end ? meeting : end, err);
-    return protocol == SPEC_PROTOCOL_ASP ? run_round(t, end, err) : run_step(t, step, err);
+    t->protocol = (enum spec_protocol)t->next.protocol;
+    if (t->protocol == SPEC_PROTOCOL_BSP)
+        return run_step(t, step, err);
+    if (t->protocol == SPEC_PROTOCOL_LOCAL)
+        n_steps = t->plan->spec.sync.local_steps;
+    if (n_steps > 0 && step + n_steps < end)
+        end = step + n_steps;
+    return t->protocol == SPEC_PROTOCOL_LOCAL ? run_alone(t, end, err) : run_round(t, end, err);
 }
 
 /* The evaluation that was due when the session before ended comes first. */
@@ -1467,6 +1584,8 @@ enum err_code train_run(struct train *t, struct err *err)
     t->cpu_milli = cpu_allowed_milli();
     t->first_step = t->state->step;
     t->saved_step = t->first_step;
+    t->dealt = *t->plan;
+    t->next = usual_next(t, t->first_step);
     if (t->saved_ms == 0)
         t->saved_ms = clock_now_ms();
     t->meta = malloc(message_max_bytes(&t->stage->limits, 0));

@@ -29,6 +29,7 @@
 #include "train/score.h"
 #include "train/stage.h"
 #include "train/stopwatch.h"
+#include "train/stragglers.h"
 
 #define TRAIN_STEP (-1) /* no split is evaluated: a step is trained */
 
@@ -54,10 +55,15 @@ struct train {
                           predictions */
     struct exchange exchange;
     struct homes homes;
-    struct pushes pushes;     /* in a round of asynchronous steps ... */
-    struct desk *desk;        /* ... likewise, the decider's; NULL: none */
-    bool is_ticket;           /* one is computed, not a synchronous step */
-    struct schedule schedule; /* of the step or the ticket */
+    struct pushes pushes;         /* in a round of asynchronous steps ... */
+    struct desk *desk;            /* ... likewise, the decider's; NULL: none */
+    bool is_ticket;               /* one is computed, not a synchronous step */
+    struct schedule schedule;     /* of the step or the ticket */
+    enum spec_protocol protocol;  /* of the step, or of the round */
+    struct message_next next;     /* of the next one, as the decider had it in the last STEP_END */
+    struct plan dealt;            /* the plan with the shares of this step */
+    struct stragglers stragglers; /* the decider's ... */
+    int64_t n_free;               /* ... and steps out of step because of them, in this session */
     struct stage_hooks hooks;
     struct err hook_failure;
     bool is_last_backward; /* of the step */
@@ -69,8 +75,10 @@ struct train {
     int64_t first_step;         /* of this session ... */
     int64_t until;              /* ... and where it halts by itself; 0: it does not */
     struct stopwatch compute;   /* in this step, with the update of the step before */
-    struct stopwatch update;    /* of the weights, in the step before */
+    struct stopwatch update;    /* of the weights, in the step before ... */
+    int64_t updated_ns;         /* ... as it is in `compute` */
     int64_t step_from_ns;       /* when this step began */
+    int64_t round_from_ns;      /* when this round of asynchronous steps began */
     int64_t shown_ns;           /* when the leader last showed steps out of step */
     bool has_moments;           /* of guests: replicas have trained alone in this session */
     double ticket_ms[PLAN_REPLICAS_MAX]; /* each replica's mean in the last steps alone, or 0 */

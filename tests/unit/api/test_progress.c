@@ -38,7 +38,7 @@ static struct progress training(void)
                              .has_ended_early = true,
                              .ordered = {1800000000000, 33},
                              .saved = {70, true},
-                             .sync = {"ASP", 2.5, 7},
+                             .sync = {"ASP", 2.5, 7, "replica 1 is slow"},
                              .randomly_initialized = "classifier",
                              .blas = "SkylakeX, 1 thread",
                              .error = "file \"\\a\""};
@@ -70,6 +70,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_string_equal(back.sync.protocol, "ASP");
     assert_true(back.sync.staleness == 2.5);
     assert_int_equal(back.sync.staleness_max, 7);
+    assert_string_equal(back.sync.lagging, "replica 1 is slow");
     assert_int_equal(back.n_metrics, 1);
     assert_string_equal(back.metrics[0].name, "accuracy");
     assert_true(back.metrics[0].value == 0.875);

@@ -514,6 +514,11 @@ static struct refused refused[] = {
     {"spec_replicas_need_a_micro_batch_each",
      WITH("\"replicas\": 4, \"training\": {\"batchSize\": 8, \"microBatches\": 2}"),
      "spec.replicas: 4 is above spec.training.microBatches, 2"},
+    {"spec_stragglers_needs_replicas", WITH("\"sync\": {\"stragglers\": \"Greedy\"}"),
+     "spec.sync.stragglers: Greedy needs spec.replicas of 2 or more"},
+    {"spec_stragglers_is_for_steps_in_step",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"ASP\", \"stragglers\": \"Elastic\"}"),
+     "spec.sync.stragglers: Elastic needs spec.sync.protocol BSP or Switch, not ASP"},
     {"spec_asp_needs_replicas", WITH("\"sync\": {\"protocol\": \"ASP\"}"),
      "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
     {"spec_switch_needs_a_step", WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\"}"),
@@ -832,6 +837,21 @@ static void spec_leaves_the_number_of_replicas_to_the_planner(void **state)
     assert_int_equal(s.replicas, 3);
 }
 
+/* For those there must be room. */
+static void spec_greedy_is_asynchronous_for_a_while(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(
+        parse(WITH("\"replicas\": 2, \"sync\": {\"stragglers\": \"Greedy\"}"), &s, NULL), ERR_OK);
+    assert_true(spec_is_asynchronous(&s));
+    assert_int_equal(spec_switch_step(&s, 1000), 1000);
+    assert_int_equal(
+        parse(WITH("\"replicas\": 2, \"sync\": {\"stragglers\": \"Elastic\"}"), &s, NULL), ERR_OK);
+    assert_false(spec_is_asynchronous(&s));
+}
+
 static void spec_switches_after_a_number_or_a_part_of_the_steps(void **state)
 {
     static const struct {
@@ -876,6 +896,7 @@ int main(void)
         cmocka_unit_test(spec_names_follow_rfc_1123),
         cmocka_unit_test(spec_leaves_the_number_of_replicas_to_the_planner),
         cmocka_unit_test(spec_switches_after_a_number_or_a_part_of_the_steps),
+        cmocka_unit_test(spec_greedy_is_asynchronous_for_a_while),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_REFUSED + 64];

@@ -40,7 +40,7 @@ static void fill(struct status *s)
                          .best = {.value = 0.9, .lineage = 1, .step = 20},
                          .has_ended_early = true,
                          .saved = {20, true},
-                         .sync = {"ASP", 2.5, 7},
+                         .sync = {"ASP", 2.5, 7, "replica 1 is slow"},
                          .randomly_initialized = "pooler (w, b), classifier (none)"};
 
     *s = (struct status){
@@ -132,6 +132,7 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_string_equal(again->progress.sync.protocol, "ASP");
     assert_string_equal(again->progress.sync.staleness, "2.5000");
     assert_int_equal(again->progress.sync.staleness_max, 7);
+    assert_string_equal(again->progress.sync.lagging, "replica 1 is slow");
     assert_int_equal(again->rebalance.hold_ms, s->rebalance.hold_ms);
     assert_true(again->rebalance.before_ms == 12.345);
     assert_int_equal(again->rebalance.n_next, 2);

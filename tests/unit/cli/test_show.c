@@ -66,9 +66,10 @@ static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
     p.best = (struct progress_best){.value = 0.9, .step = 90};
     show_progress_text(&p, text);
     assert_non_null(strstr(text, "  3 skipped  best f1 0.9000 at 90  stages"));
-    p.sync = (struct progress_sync){"ASP", 2.96, 7};
+    p.sync = (struct progress_sync){"ASP", 2.96, 7, "replica 1 is slow"};
     show_progress_text(&p, text);
-    assert_non_null(strstr(text, "  3 skipped  ASP, 3.0 updates late, at most 7  best f1"));
+    assert_non_null(
+        strstr(text, "  3 skipped  ASP, 3.0 updates late, at most 7; replica 1 is slow  best f1"));
     p.sync = (struct progress_sync){.protocol = "Local"};
     show_progress_text(&p, text);
     assert_non_null(strstr(text, "  3 skipped  Local  best f1"));

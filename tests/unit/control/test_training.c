@@ -130,6 +130,21 @@ static void skipped(struct world *w)
     w->seen.leader.skipped_steps = 2;
 }
 
+static void lagging(struct world *w)
+{
+    stepped(w);
+    (void)snprintf(w->seen.leader.sync.lagging, sizeof w->seen.leader.sync.lagging,
+                   "replica 1 takes 30.0 ms");
+}
+
+static void lagged(struct world *w)
+{
+    lagging(w);
+    (void)world_settle(w);
+    w->seen.leader.sync.lagging[0] = '\0';
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+}
+
 static void saving_fails(struct world *w)
 {
     struct progress *leader = &w->seen.leader;
@@ -372,6 +387,10 @@ static struct row rows[] = {
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s. The last checkpoint could not be "
                    "written.",
         .event = "CheckpointFailed", .is_waiting = true),
+    ROW("decide_names_a_straggler_and_what_is_done", lagging, RUNNING, T, "Training",
+        .event = "Straggler"),
+    ROW("decide_tells_when_a_straggler_is_gone", lagged, RUNNING, T, "Training",
+        .event = "StragglerGone"),
     ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
         .event = "StepsSkipped", .is_waiting = true),

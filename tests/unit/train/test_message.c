@@ -165,8 +165,7 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     static const struct message_end good = {
         .end = {.revision = 1, .step = 7, .scale = 0.5, .rate = 1e-3, .updates = 6, .loss = 0.25},
         .n_stages = 1};
-    struct message_end end[] = {good, good, good, good, good, good, good,
-                                good, good, good, good, good, good, good};
+    struct message_end end[19];
     static const struct progress_best bests[] = {{.step = -1},
                                                  {.step = 1}, /* of no lineage */
                                                  {.value = (double)NAN},
@@ -183,6 +182,8 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
 
     (void)state;
     assert_true(message_loss_mean(&loss) == 0.25);
+    for (size_t i = 0; i < sizeof end / sizeof end[0]; i++)
+        end[i] = good;
     end[0].end.loss = (double)NAN; /* of a step that is skipped */
     end[0].end.outcome = STEP_SKIP;
     assert_int_equal(message_end_check(&end[0], NULL), ERR_OK);
@@ -199,6 +200,11 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     end[11].ticket.steps_done = -1;
     end[12].ticket.staleness = (double)INFINITY;
     end[13].ticket_ms[1] = -1;
+    end[14].next.protocol = SPEC_PROTOCOL_SWITCH;
+    end[15].next.protocol = -1;
+    end[16].next.n_steps = -1;
+    end[17].next.shares[3] = -1;
+    end[18].next.lag_ms = (double)NAN;
     for (size_t i = 1; i < sizeof end / sizeof end[0]; i++)
         assert_int_equal(message_end_check(&end[i], NULL), ERR_PROTOCOL);
     assert_int_equal(message_eval_check(&eval, NULL), ERR_OK);

@@ -608,7 +608,14 @@ static void replicas_that_have_yet_to_switch_give_the_bits_of_bsp(void **state)
 
 /* With a low rate and plain SGD, two updates of half a batch are nearly one of a whole: so what a
  * step does to the weights must be the same. The last step of an epoch has 4 sequences. */
-static void check_distance(enum spec_protocol protocol, int local_steps)
+struct way {
+    enum spec_protocol protocol;
+    int local_steps;
+    enum spec_stragglers stragglers;
+    double off; /* of what the steps move the weights by, at most */
+};
+
+static void check_distance(struct way way)
 {
     struct plan plan = make_sgd_plan(10, 10, 6);
     struct plan start = make_sgd_plan(10, 10, 6);
@@ -625,14 +632,15 @@ static void check_distance(enum spec_protocol protocol, int local_steps)
     plan.n_shares = 2;
     plan.shares[0] = 7;
     plan.shares[1] = 3;
-    plan.spec.sync.protocol = protocol;
-    plan.spec.sync.local_steps = local_steps;
+    plan.spec.sync.protocol = way.protocol;
+    plan.spec.sync.local_steps = way.local_steps;
     plan.spec.sync.outer_rate = 1;
+    plan.spec.sync.stragglers = way.stragglers;
     members = train_members(&plan);
     moved = distance(&plan, members, none->stage.weights.units);
     off = distance(&plan, members, one->stage.weights.units);
     assert_true(moved > 0);
-    assert_true(off < 0.02 * moved);
+    assert_true(off < way.off * moved);
     members_end(members, &plan);
     trained_free(one);
     trained_free(none);
@@ -641,14 +649,103 @@ static void check_distance(enum spec_protocol protocol, int local_steps)
 static void tickets_move_the_weights_as_far_as_a_step(void **state)
 {
     (void)state;
-    check_distance(SPEC_PROTOCOL_ASP, 0);
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .off = 0.02});
 }
 
 static void steps_alone_move_the_weights_as_far_as_in_step(void **state)
 {
     (void)state;
-    check_distance(SPEC_PROTOCOL_LOCAL, 1);
-    check_distance(SPEC_PROTOCOL_LOCAL, 4);
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 1, .off = 0.02});
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 4, .off = 0.02});
+}
+
+/* --- stragglers --- */
+
+/* The test says which replicas lag, by the decider's questions, and what Elastic makes of it. */
+static struct {
+    int from, to; /* questions that are answered with the second replica; 0: none is */
+    int n_asked;
+    int n_added; /* steps and rounds of the first replica */
+} lag;
+
+bool __wrap_stragglers_add(struct stragglers *s, int replica, double ms, double elapsed_ms);
+uint32_t __wrap_stragglers_found(const struct stragglers *s);
+void __wrap_stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
+                             int out[static PLAN_REPLICAS_MAX]);
+
+bool __wrap_stragglers_add(struct stragglers *s, int replica, double ms, double elapsed_ms)
+{
+    (void)s;
+    lag.n_added += replica == 0;
+    if (ms < 0 || elapsed_ms <= 0)
+        fail_msg("a step of %g ms with micro-batches of %g ms", elapsed_ms, ms);
+    return false;
+}
+
+uint32_t __wrap_stragglers_found(const struct stragglers *s)
+{
+    (void)s;
+    lag.n_asked++;
+    return lag.n_asked >= lag.from && lag.n_asked < lag.to ? 2 : 0;
+}
+
+void __wrap_stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
+                             int out[static PLAN_REPLICAS_MAX])
+{
+    static const int firsts[] = {7, 3, 10, 0, 5, 9};
+
+    (void)s;
+    out[0] = firsts[step % 6];
+    out[1] = plan->micro_batches - out[0];
+}
+
+static void lag_at(int from, int to)
+{
+    lag.from = from;
+    lag.to = to;
+    lag.n_asked = lag.n_added = 0;
+}
+
+/* Shares that change from step to step, with all or nothing for a replica among them. */
+static void other_shares_of_a_step_change_nothing_but_the_rounding(void **state)
+{
+    (void)state;
+    lag_at(1, 100);
+    check_distance((struct way){
+        .protocol = SPEC_PROTOCOL_BSP, .stragglers = SPEC_STRAGGLERS_ELASTIC, .off = 1e-4});
+    assert_int_equal(lag.n_asked, 6);
+    lag_at(0, 0);
+}
+
+static void steps_out_of_step_for_a_while_move_the_weights_as_far(void **state)
+{
+    (void)state;
+    lag_at(2, 3);
+    check_distance((struct way){
+        .protocol = SPEC_PROTOCOL_BSP, .stragglers = SPEC_STRAGGLERS_GREEDY, .off = 0.02});
+    assert_in_range(lag.n_asked, 3, 5); /* a round is one question */
+    lag_at(0, 0);
+}
+
+/* Two steps, a round of four, two steps more, and the rest asynchronous. */
+static void steps_out_of_step_are_no_part_of_those_before_a_switch(void **state)
+{
+    struct plan plan = make_free_plan(&replicas[0].row, 12, (const int[]){7, 7, 0});
+    struct member *members;
+
+    (void)state;
+    lag_at(2, 3);
+    plan.spec.training.evaluate_every = 0;
+    plan.spec.sync.protocol = SPEC_PROTOCOL_SWITCH;
+    plan.spec.sync.switch_steps = 4;
+    plan.spec.sync.stragglers = SPEC_STRAGGLERS_GREEDY;
+    members = train_members(&plan);
+    assert_int_equal(members[0].train.n_free, STRAGGLERS_ROUND);
+    assert_int_equal(lag.n_added, 2 + 1 + 2);
+    assert_int_equal(members[0].train.protocol, SPEC_PROTOCOL_ASP);
+    assert_int_equal(members[1].state.step, 12);
+    members_end(members, &plan);
+    lag_at(0, 0);
 }
 
 /* Replicas that train alone have the same weights wherever they meet: after 2, 4 and 6 steps. */
@@ -769,6 +866,9 @@ int main(void)
         cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_a_meeting),
         cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
+        cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
+        cmocka_unit_test(steps_out_of_step_for_a_while_move_the_weights_as_far),
+        cmocka_unit_test(steps_out_of_step_are_no_part_of_those_before_a_switch),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
         cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),
