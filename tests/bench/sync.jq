@@ -1,17 +1,39 @@
-# The rows of tests/bench/sync.sh as a table: jq -rs -f tests/bench/sync.jq FILE
+# The rows of tests/bench/sync.sh as tables: jq -rs -f tests/bench/sync.jq FILE
 # Time to accuracy is until the first evaluation that is no more than half a point below what BSP with equal shares
 # has in the end.
 def mean: add / length;
 def deviation: mean as $m | if length > 1 then (map(. - $m | . * .) | add / (length - 1) | sqrt) else 0 end;
 def digits($n): . * pow(10; $n) | round / pow(10; $n) | tostring;
+def accuracy: map(.accuracy * 100) | "\(mean | digits(1)) ± \(deviation | digits(1))";
 def reached($target): map(.evaluations | map(select(.[2] >= $target)) | .[0][1] // empty);
-"| optimizer | protocol | runs | seconds | speed | accuracy % | loss | seconds to accuracy |",
-"|---|---|--:|--:|--:|--:|--:|--:|",
-(group_by(.optimizer)[] |
-    (map(select(.protocol == "even")) | if length > 0 then {seconds: (map(.seconds) | mean), accuracy: (map(.accuracy) | mean)} else null end) as $even |
-    group_by(.protocol)[] |
-    (if $even then reached($even.accuracy - 0.005) else [] end) as $reached |
-    "| \(.[0].optimizer) | \(.[0].protocol) | \(length) | \(map(.seconds) | mean | digits(1)) | " +
-    "\(if $even then ($even.seconds / (map(.seconds) | mean) | digits(2)) + "x" else "" end) | " +
-    "\(map(.accuracy * 100) | "\(mean | digits(1)) ± \(deviation | digits(1))") | \(map(.loss) | mean | digits(3)) | " +
-    "\(if ($reached | length) > 0 then "\($reached | mean | digits(1)), \($reached | length) of \(length)" else "" end) |")
+def seconds: map(.seconds) | mean;
+def step_ms: map(.seconds / .steps) | mean * 1000;
+# "2.00x" of what another run has, if that is there.
+def times($of): if $of then (. / $of | digits(2)) + "x" else "" end;
+def only($part): map(select(.part == $part));
+def named($name): map(select(.protocol == $name)) | if length > 0 then . else null end;
+
+def uneven:
+    "| optimizer | one of several is slow | runs | seconds | speed | accuracy % | loss | seconds to accuracy |",
+    "|---|---|--:|--:|--:|--:|--:|--:|",
+    (group_by(.optimizer)[] | named("even") as $even | group_by(.protocol)[] |
+        (if $even then reached(($even | map(.accuracy) | mean) - 0.005) else [] end) as $reached |
+        "| \(.[0].optimizer) | \(.[0].protocol) | \(length) | \(seconds | digits(1)) | \(seconds as $s | $even | if . then seconds | times($s) else "" end) | " +
+        "\(accuracy) | \(map(.loss) | mean | digits(3)) | " +
+        "\(if ($reached | length) > 0 then "\($reached | mean | digits(1)), \($reached | length) of \(length)" else "" end) |"),
+    "";
+def lag:
+    named("calm") as $calm |
+    "| one is slow at times | runs | seconds | of calm | accuracy % | loss |",
+    "|---|--:|--:|--:|--:|--:|",
+    (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(seconds | digits(1)) | \(seconds | times($calm | if . then seconds else null end)) | " +
+        "\(accuracy) | \(map(.loss) | mean | digits(3)) |"),
+    "";
+def link:
+    named("link-bsp") as $bsp |
+    "| 10 Mbit/s | runs | ms a step | predicted | of BSP |",
+    "|---|--:|--:|--:|--:|",
+    (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(step_ms | digits(0)) | \(map(.predictedMs) | mean | digits(0)) | " +
+        "\(step_ms | times($bsp | if . then step_ms else null end)) |"),
+    "";
+(only("uneven") | select(length > 0) | uneven), (only("lag") | select(length > 0) | lag), (only("link") | select(length > 0) | link)

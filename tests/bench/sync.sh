@@ -1,17 +1,24 @@
 #!/bin/bash
-# BSP, ASP, Local and the switch between BSP and ASP: one of several replicas, each a process with a CPU quota, is four times
-# slower than the others. Time, accuracy and time to an accuracy, over several seeds.
+# Replicas in step, free and alone, where they differ. Three parts, whose rows `make bench-sync` makes tables of:
 #
-#   OUT=build/release tests/bench/sync.sh [PROTOCOL...]    even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
-#   SYNC_SEEDS=5 SYNC_REPLICAS=4 SYNC_STEPS=640 SYNC_OPTIMIZERS="AdamW SGD"
+#   uneven  one of several replicas, each a process with a CPU quota, is four times slower than the others:
+#           even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
+#           even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds
+#   lag     one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds:
+#           calm (it has all of it) wait elastic greedy
+#   link    two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root:
+#           link-bsp link-asp link-local32 link-local128
 #
-# even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds. Prints a row
-# for every run; `make bench-sync` makes the table. A run takes about half a minute, all of them two hours.
+#   OUT=build/release tests/bench/sync.sh [NAME...]
+#   SYNC_SEEDS=5 SYNC_REPLICAS=4 SYNC_STEPS=640 SYNC_OPTIMIZERS="AdamW SGD"    of the first part
+#
+# A run takes half a minute to two minutes, all of them three hours.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
 seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD}
-[ $# -gt 0 ] || set -- even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
+[ $# -gt 0 ] || set -- even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 \
+    calm wait elastic greedy link-bsp link-asp link-local32 link-local128
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
@@ -19,22 +26,39 @@ mkdir "$work/data"
 cp build/sample/mnli/{train.tsv,vocab.txt,dev_matched.tsv} "$work/data/"
 
 # What the machine has, less a tenth for what else runs, for n - 1 fast replicas and one of a quarter.
-workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
+uneven_workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
     fast = 0.9 * cores / (n - 0.75)
     if (fast > 1) fast = 1
     for (i = 1; i <= n; i++) printf("%scpu=%.3f", (i > 1 ? "," : ""), (i < n ? fast : fast / 4)) }')
 
-# job PROTOCOL OPTIMIZER SEED
-job() {
-    local micro=$((4 * n)) sync='protocol: BSP' rate
+# set_up NAME: part, workers, n_replicas, n_steps, batch (sequences of a step for each replica), micro (micro-batches
+# of a step), model and sync
+set_up() {
+    part=uneven workers=$uneven_workers n_replicas=$n n_steps=$steps batch=8 micro=$((4 * n)) model='preset: BertTiny' sync='protocol: BSP'
     case $1 in
     even) micro=$n ;;
     bsp) ;;
     asp) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
-    *) echo "no such protocol: $1" >&2 && exit 2 ;;
+    calm | wait | elastic | greedy)
+        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 model='preset: BertTiny, layers: 12' ;;&
+    elastic) sync='stragglers: Elastic' ;;
+    greedy) sync='stragglers: Greedy' ;;
+    link-*)
+        part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 ;;&
+    link-asp) sync='protocol: ASP' ;;
+    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" n_steps=256 ;;
     esac
+    case $1 in
+    even | bsp | asp | local* | switch* | calm | wait | elastic | greedy | link-bsp | link-asp | link-local*) ;;
+    *) echo "no such run: $1" >&2 && exit 2 ;;
+    esac
+}
+# job NAME OPTIMIZER SEED, after set_up
+job() {
+    local rate every=$((n_steps / 5))
+    [ "$part" = uneven ] || every=$n_steps
     case $2 in
     AdamW) rate=1e-3 ;;
     SGD) rate=5e-2 ;;
@@ -45,32 +69,75 @@ apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: sync}
 spec:
-  model: {preset: BertTiny, vocabSize: 512, maxPositions: 64}
+  model: {$model, vocabSize: 512, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
-  replicas: $n
+  replicas: $n_replicas
   sync: {$sync}
   placement: {minStages: 1, maxStages: 1}
   checkpoint: {mode: Never}
-  training: {steps: $steps, batchSize: $((8 * n)), microBatches: $micro, maxSequenceLength: 64, seed: $3,
-    evaluateEverySteps: $((steps / 5)), optimizer: {type: $2, learningRate: "$rate"}}
+  training: {steps: $n_steps, batchSize: $((batch * n_replicas)), microBatches: $micro, maxSequenceLength: 64, seed: $3,
+    evaluateEverySteps: $every, optimizer: {type: $2, learningRate: "$rate"}}
 E3
 }
-# train PROTOCOL OPTIMIZER SEED
+run() {
+    "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1
+}
+# Over 10 Mbit/s. A burst must hold one packet of the loopback, which has up to 64 KiB.
+run_over_link() {
+    unshare -n bash -c 'ip link set lo up && tc qdisc add dev lo root tbf rate 10mbit burst 256k latency 4000ms && "$@"' run \
+        "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1
+}
+# The second replica's worker: 9 s of all its CPU time, 6 s of a fifth, again and again.
+disturb() {
+    local worker
+    until worker=$(pgrep -P "$1" -f -- 'skyjob-worker stage .*--slot 1'); do sleep 0.2; done
+    while kill -0 "$worker" 2>/dev/null; do
+        sleep 9
+        timeout 6 "$out/tests/support/throttle" "$worker" 200 || :
+    done 2>/dev/null
+}
+run_disturbed() {
+    local pid rc=0
+    run &
+    pid=$!
+    until pgrep -P $pid >/dev/null; do sleep 0.1; done
+    disturb "$(pgrep -P $pid)" &
+    wait $pid || rc=$?
+    wait
+    return $rc
+}
+# The planner's figure for a step of this job, on nodes as fast as the workers were measured, over that link.
+predicted_ms() {
+    { echo 'kind: List'; echo 'items:'; awk '$3 ~ /^worker-/ && $2 ~ /^[0-9]+$/ { printf("- {kind: Node, metadata: {name: %s, labels: {skyjob.dev/gflops: \"%s\", " \
+        "skyjob.dev/link-mbit: \"10\"}}, status: {allocatable: {cpu: \"1\", memory: 4Gi}}}\n", $3, $5) }' "$work/log"; } >"$work/nodes.yaml"
+    "$out/bin/kubectl-skyjob" plan -f "$work/job.yaml" --nodes "$work/nodes.yaml" | awk -v sync="$sync" '/^protocol / {
+        gsub(",", ""); print(sync ~ /Local/ ? $8 : sync ~ /ASP/ ? $6 : $3) }'
+}
+# train NAME OPTIMIZER SEED
 train() {
+    local predicted=0
+    set_up "$1"
     job "$@"
     rm -rf "$work/model"
-    "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1 ||
-        { cat "$work/log" >&2; exit 1; }
-    jq -cs --arg protocol "$1" --arg optimizer "$2" --argjson seed "$3" --argjson n "$n" --arg workers "$workers" --arg cpu "$cpu" '
-        map(select(.metrics)) | {protocol: $protocol, optimizer: $optimizer, seed: $seed, replicas: $n, workers: $workers, cpu: $cpu,
-            steps: .[-1].step, seconds: .[-1].seconds, accuracy: .[-1].metrics.accuracy, loss: .[-1].metrics.evalLoss,
+    case $part in
+    uneven) run ;;
+    lag) if [ "$1" = calm ]; then run; else run_disturbed; fi ;;
+    link) run_over_link ;;
+    esac || { cat "$work/log" >&2; exit 1; }
+    [ "$part" != link ] || predicted=$(predicted_ms)
+    jq -cs --arg part "$part" --arg protocol "$1" --arg optimizer "$2" --argjson seed "$3" --argjson n "$n_replicas" --arg workers "$workers" --arg cpu "$cpu" \
+        --argjson predicted "${predicted:-0}" '
+        map(select(.metrics)) | {part: $part, protocol: $protocol, optimizer: $optimizer, seed: $seed, replicas: $n, workers: $workers, cpu: $cpu,
+            steps: .[-1].step, seconds: .[-1].seconds, predictedMs: $predicted, accuracy: .[-1].metrics.accuracy, loss: .[-1].metrics.evalLoss,
             evaluations: map([.step, .seconds, .metrics.accuracy])}' "$work/model/history.jsonl"
 }
 for ((seed = 1; seed <= seeds; seed++)); do
-    for optimizer in $optimizers; do
-        for protocol; do
-            echo "bench-sync: $protocol, $optimizer, seed $seed" >&2
-            train "$protocol" "$optimizer" "$seed"
+    for name; do
+        set_up "$name"
+        for optimizer in $optimizers; do
+            [ "$part" = uneven ] || [ "$optimizer" = "${optimizers%% *}" ] || continue
+            echo "bench-sync: $name, $optimizer, seed $seed" >&2
+            train "$name" "$optimizer" "$seed"
         done
     done
 done
