@@ -122,6 +122,7 @@ const struct field spec_fields[] = {
     {"sync.switchAfterSteps", FIELD_INT, AT(sync.switch_steps), .min = 1, .max = 100000000},
     {"sync.switchAfterPercent", FIELD_INT, AT(sync.switch_percent), .min = 1, .max = 99},
     {"sync.switchTo", FIELD_ENUM, AT(sync.switch_to), .words = later_words},
+    {"sync.maxStaleness", FIELD_INT, AT(sync.max_staleness), .min = 1, .max = 100000},
     {"sync.localSteps", FIELD_INT, AT(sync.local_steps), .min = 1, .max = 100000},
     {"sync.outerRate", FIELD_DECIMAL, AT(sync.outer_rate), .max = 10},
     {"sync.outerMomentum", FIELD_DECIMAL, AT(sync.outer_momentum), .max = 0.99},
@@ -489,12 +490,15 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
 {
     bool is_switch = s->sync.protocol == SPEC_PROTOCOL_SWITCH;
     bool is_local = spec_later_protocol(s) == SPEC_PROTOCOL_LOCAL;
+    bool is_free =
+        spec_later_protocol(s) == SPEC_PROTOCOL_ASP || s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
     const struct {
         const char *key, *of;
         bool has_effect;
     } table[] = {{"sync.switchAfterSteps", "Switch", is_switch},
                  {"sync.switchAfterPercent", "Switch", is_switch},
                  {"sync.switchTo", "Switch", is_switch},
+                 {"sync.maxStaleness", "ASP", is_free},
                  {"sync.localSteps", "Local", is_local},
                  {"sync.outerRate", "Local", is_local},
                  {"sync.outerMomentum", "Local", is_local}};

@@ -219,6 +219,7 @@ struct spec {
         double outer_rate;         /* what weights then move by of their mean difference ... */
         double outer_momentum;     /* ... and the Nesterov momentum of that */
         enum spec_stragglers stragglers;
+        int max_staleness; /* of ASP, in tickets (train/tickets.h); 0: no bound */
     } sync;
     struct {
         enum spec_strategy strategy;

@@ -119,6 +119,19 @@ static void take_back(struct desk *d, int replica, const struct message_sum *sum
     (void)pthread_cond_broadcast(&d->changed);
 }
 
+/* Also until the session ends: then it does not matter what the replica gets. */
+static void await_turn(struct desk *d, int replica)
+{
+    int most = d->p.plan->spec.sync.max_staleness;
+
+    while (most > 0 && tickets_must_wait(&d->tickets, replica, most) &&
+           exchange_check(&d->exchange, NULL) == ERR_OK) {
+        const struct timespec deadline = thread_deadline(WAIT_MS);
+
+        (void)pthread_cond_timedwait(&d->changed, &d->lock, &deadline);
+    }
+}
+
 static void serve(struct desk *d, int replica, const struct message_sum *sum,
                   struct message_end *out)
 {
@@ -128,6 +141,7 @@ static void serve(struct desk *d, int replica, const struct message_sum *sum,
     (void)pthread_mutex_lock(&d->lock);
     if (sum)
         take_back(d, replica, sum, out);
+    await_turn(d, replica);
     (void)tickets_take(&d->tickets, replica, clock_now_ms(), &out->ticket.next);
     if (replica == 0)
         tell_leader(d, out);

@@ -32,6 +32,19 @@ static bool is_left_to_others(const struct tickets *t, int replica)
     return others_ms < t->pace_ms[replica];
 }
 
+bool tickets_must_wait(const struct tickets *t, int replica, int most)
+{
+    bool must_wait = false;
+    int n_held = 0;
+
+    for (int r = 0; r < t->n_replicas; r++)
+        n_held += r != replica && t->held[r].ticket >= 0;
+    for (int r = 0; r < t->n_replicas; r++)
+        if (r != replica && t->held[r].ticket >= 0)
+            must_wait = must_wait || t->n_ended - t->held[r].given_at + n_held > most;
+    return t->next < t->end && must_wait;
+}
+
 bool tickets_take(struct tickets *t, int replica, int64_t now_ms, int64_t *out)
 {
     t->held[replica].is_over = t->next == t->end || is_left_to_others(t, replica);

@@ -9,8 +9,9 @@
  * A round is a run of steps between two boundaries, at which all replicas meet: every ticket of its
  * steps has ended then. Towards its end a slow replica gets no more tickets as soon as the others
  * would end all that are left before it ends one. The staleness of a ticket is the number of other
- * tickets that have ended between its hand-out and its own end. Layer: train (may use api base).
- * Threads: one at a time; pure.
+ * tickets that have ended between its hand-out and its own end. It can be bounded: then no ticket
+ * is given that would let those that are held, or itself, exceed the bound if all others end first.
+ * Layer: train (may use api base). Threads: one at a time; pure.
  */
 #ifndef TRAIN_TICKETS_H
 #define TRAIN_TICKETS_H
@@ -50,6 +51,9 @@ static inline int tickets_part(int64_t ticket, int n_replicas)
 
 /* A round of the steps from `first_step` to before `end_step`. */
 void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_t end_step);
+/* Must this replica, which holds none, wait for others to end theirs, so that none is more than
+ * `most` tickets stale? Not if there are no more for it. */
+bool tickets_must_wait(const struct tickets *t, int replica, int most);
 /* For a replica that holds none; false: there are no more for it in this round. `now_ms` is of any
  * clock that does not go back. */
 bool tickets_take(struct tickets *t, int replica, int64_t now_ms, int64_t *out);

@@ -519,6 +519,9 @@ static struct refused refused[] = {
     {"spec_stragglers_is_for_steps_in_step",
      WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"ASP\", \"stragglers\": \"Elastic\"}"),
      "spec.sync.stragglers: Elastic needs spec.sync.protocol BSP or Switch, not ASP"},
+    {"spec_staleness_needs_asp", WITH("\"replicas\": 2, \"sync\": {\"maxStaleness\": 3}"),
+     "spec.sync.maxStaleness: belongs to spec.sync.protocol ASP and has no effect with BSP; leave "
+     "it out"},
     {"spec_asp_needs_replicas", WITH("\"sync\": {\"protocol\": \"ASP\"}"),
      "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
     {"spec_switch_needs_a_step", WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\"}"),

@@ -147,12 +147,43 @@ static void tickets_are_used_up_however_paces_change(void **state)
     }
 }
 
+/* Whatever tickets take, none is more stale, and all are used: with the least bound one after the
+ * other. */
+static void staleness_stays_within_a_bound(void **state)
+{
+    uint32_t random = 1;
+
+    (void)state;
+    for (int most = 1; most <= 12; most++) {
+        int64_t due_ms[REPLICAS] = {0};
+        bool is_over[REPLICAS] = {false};
+        struct tickets t;
+
+        tickets_begin(&t, REPLICAS, 0, 50);
+        for (int64_t now_ms = 0; now_ms < 100000 && !tickets_are_over(&t); now_ms++)
+            for (int r = 0; r < REPLICAS; r++) {
+                int64_t ticket;
+
+                if (t.held[r].ticket >= 0 && now_ms >= due_ms[r])
+                    tickets_return(&t, r, now_ms, false);
+                if (t.held[r].ticket >= 0 || is_over[r] || tickets_must_wait(&t, r, most))
+                    continue;
+                is_over[r] = !tickets_take(&t, r, now_ms, &ticket);
+                random = random * 1664525u + 1013904223u;
+                due_ms[r] = now_ms + (random >> 16) % (r == 0 ? 200 : 20);
+            }
+        assert_true(tickets_are_over(&t));
+        assert_in_range(t.staleness_max, 1, most);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fast_replica_gets_more_tickets_and_none_is_given_twice),
         cmocka_unit_test(a_step_is_done_when_all_of_its_tickets_have_ended),
         cmocka_unit_test(staleness_counts_what_has_ended_meanwhile),
+        cmocka_unit_test(staleness_stays_within_a_bound),
         cmocka_unit_test(a_round_that_is_closed_ends_with_the_step_that_was_begun),
         cmocka_unit_test(tickets_are_used_up_however_paces_change),
         cmocka_unit_test(a_slow_replica_leaves_the_last_tickets_to_the_others),

@@ -574,6 +574,21 @@ static void replicas_that_switch_have_the_same_weights_at_a_boundary(void **stat
     check_boundary(&replicas[5].row, 1, (const int[]){3, 3, 6, 4, 2, 0});
 }
 
+/* Three replicas of which the first is quicker than the bound allows. */
+static void asynchronous_replicas_keep_within_a_bound(void **state)
+{
+    struct plan plan = make_free_plan(&replicas[2].row, 12, (const int[]){7, 4, 3, 2, 5, 0});
+    struct member *members;
+
+    (void)state;
+    plan.spec.training.evaluate_every = 0;
+    plan.spec.sync.max_staleness = 1;
+    members = train_members(&plan);
+    assert_int_equal(members[0].state.step, 12);
+    assert_in_range(members[0].train.progress.sync.staleness_max, 0, 1);
+    members_end(members, &plan);
+}
+
 /* An epoch is a step of 23 sequences and one of a single sequence, which three tickets are without.
  */
 static void asynchronous_replicas_take_tickets_without_sequences(void **state)
@@ -861,6 +876,7 @@ int main(void)
         cmocka_unit_test(replicas_may_have_nothing_to_do_in_a_short_step),
         cmocka_unit_test(asynchronous_replicas_have_the_same_weights_at_a_boundary),
         cmocka_unit_test(replicas_that_switch_have_the_same_weights_at_a_boundary),
+        cmocka_unit_test(asynchronous_replicas_keep_within_a_bound),
         cmocka_unit_test(asynchronous_replicas_take_tickets_without_sequences),
         cmocka_unit_test(replicas_that_have_yet_to_switch_give_the_bits_of_bsp),
         cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_a_meeting),
