@@ -8,7 +8,7 @@
 #define CONTROL_CONTEXT_H
 
 #include "api/recover.h"
-#include "balance/partition.h"
+#include "balance/replicas.h"
 #include "cluster/survey.h"
 #include "control/decide.h"
 
@@ -109,6 +109,22 @@ MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *
 /* place.c: from data and nodes to a plan, or back to the last one with new workers for those that
  * were lost; then the next revision goes on from what the others hold. */
 void place(struct context *c);
+/* What the planner is asked for: all that the survey has. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code place_request(const struct context *c, const struct spec *spec,
+                                       struct survey *survey, struct partition_request *out,
+                                       struct err *err);
+
+/* missing.c: fewer replicas than the spec asks for, while nodes that were lost have no successors.
+ */
+/* Has the plan fewer? */
+bool missing_replicas(const struct plan *plan);
+/* May it, as there is progress that would have to wait? */
+bool missing_are_allowed(const struct context *c);
+/* replicas_choose() for the spec's number or, if that is allowed, the most below it. */
+MUST_CHECK enum err_code missing_choose(struct context *c, const struct partition_request *request,
+                                        struct replicas *out, struct err *err);
+/* Go on to a revision with all of them if nodes have room. Returns whether that is so. */
+bool missing_return(struct context *c);
 
 /* places.c: a plan for given workers. */
 /* A stage of the next plan. */

@@ -117,6 +117,10 @@ bool decide_is_leaving(const struct seen_pod *pod);
 /* Are workers being started for the next plan, while the last one trains? Likewise. */
 bool decide_is_join_due(const struct observed *seen);
 
+/* Has a job that trains fewer replicas than its spec asks for, and is it time to look for room for
+ * the others? Likewise. */
+bool decide_is_replica_due(const struct observed *seen);
+
 /* Has the leader measured enough to decide whether units move? Decisions need the nodes then. */
 bool decide_is_balance_due(const struct observed *seen);
 

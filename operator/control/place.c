@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/node.h"
-#include "balance/replicas.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "control/context.h"
@@ -287,10 +286,27 @@ static void revise(struct context *c, const struct plan *of_decision)
     context_add(c, ACTION_CREATE_REVISION)->keeps_spec = c->is_recovering && c->seen->has_revision;
 }
 
+enum err_code place_request(const struct context *c, const struct spec *spec, struct survey *survey,
+                            struct partition_request *out, struct err *err)
+{
+    enum err_code rc = survey_link(survey, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    *out = partition_request_of(spec);
+    out->job.lengths = survey->lengths;
+    out->job.pace = survey->pace;
+    out->nodes = survey->candidates;
+    out->n_nodes = survey->n_candidates;
+    out->links = survey->links;
+    out->memory_percent = context_memory_percent(c, spec);
+    return ERR_OK;
+}
+
 static enum err_code solve(struct context *c, struct nodes *nodes, struct err *err)
 {
     struct survey *survey = &nodes->survey;
-    struct partition_request request = partition_request_of(&c->spec);
+    struct partition_request request;
     struct replicas replicas;
     struct plan *plan = &c->out->revision.plan;
     const struct unplaced *last = &c->seen->unplaced;
@@ -298,16 +314,10 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad[STATUS_MESSAGE_BYTES] = "";
     uint64_t digest;
-    enum err_code rc = survey_link(survey, err);
+    enum err_code rc = place_request(c, &c->spec, survey, &request, err);
 
     if (rc != ERR_OK)
         return rc;
-    request.job.lengths = survey->lengths;
-    request.job.pace = survey->pace;
-    request.nodes = survey->candidates;
-    request.n_nodes = survey->n_candidates;
-    request.links = survey->links;
-    request.memory_percent = context_memory_percent(c, &c->spec);
     digest = digest_of(c, &request);
     if (last->is_set && last->digest == digest) {
         show_insufficient(c, nodes, last->why); /* the same question has the same answer */
@@ -317,7 +327,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
         context_requeue(c, DECIDE_SOLVE_MS - age_ms);
         return ERR_OK;
     }
-    rc = replicas_choose(&request, c->spec.replicas, &replicas, err);
+    rc = missing_choose(c, &request, &replicas, err);
     if (rc != ERR_OK) {
         c->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = c->seen->now_ms};
@@ -366,7 +376,7 @@ static bool repeat(struct context *c)
     struct plan *plan = &c->out->revision.plan;
 
     if (!c->is_recovering || !c->seen->has_revision || c->seen->status.revision != c->number ||
-        c->seen->status.n_stages != last->n_workers)
+        c->seen->status.n_stages != last->n_workers || missing_replicas(last))
         return false;
     for (int i = 0; i < last->n_workers; i++) {
         const struct plan_worker *worker = &last->workers[i];
@@ -390,13 +400,17 @@ static bool repeat(struct context *c)
     return true;
 }
 
+static int least_replicas(const struct context *c)
+{
+    return missing_are_allowed(c) || c->spec.replicas == 0 ? 1 : c->spec.replicas;
+}
+
 /* To a plan, or to a condition with what is missing. */
 void place(struct context *c)
 {
     bool is_manual = c->spec.placement.strategy == SPEC_STRATEGY_MANUAL;
-    int least = is_manual
-                    ? c->spec.placement.stages.n
-                    : (c->spec.replicas > 0 ? c->spec.replicas : 1) * c->spec.placement.min_stages;
+    int least =
+        is_manual ? c->spec.placement.stages.n : least_replicas(c) * c->spec.placement.min_stages;
     char why[ERR_TEXT_BYTES];
     struct nodes nodes;
     struct err err = {0};

@@ -547,7 +547,8 @@ void training_drive(struct context *c)
             return;
         tell(c, &r);
         follow(c);
-        rebalance_look(c);
+        if (!missing_return(c))
+            rebalance_look(c);
         if (c->drain == DRAIN_JOINING || c->drain == DRAIN_WAITING) { /* until they answer */
             c->out->ask_reports_ms = DECIDE_POLL_MS;
             context_requeue(c, DECIDE_POLL_MS);

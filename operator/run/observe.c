@@ -314,7 +314,7 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
     for (int i = 0; i < out->n_pods; i++)
         has_leaving = has_leaving || decide_is_leaving(&out->pods[i]);
     if (out->has_revision && out->revision.plan.revision >= out->status.revision && !has_leaving &&
-        !decide_is_balance_due(out) && !decide_is_join_due(out))
+        !decide_is_balance_due(out) && !decide_is_join_due(out) && !decide_is_replica_due(out))
         return ERR_OK;
     return observe_nodes(s, out, err);
 }

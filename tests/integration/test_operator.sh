@@ -72,6 +72,7 @@ bad_specs() {
         refused spec.sync "{$d, replicas: 2, sync: {protocol: ASP, localSteps: 9}}" &&
         refused spec.sync.stragglers "{$d, sync: {stragglers: Greedy}}" &&
         refused spec.sync.stragglers "{$d, replicas: 2, sync: {protocol: Local, stragglers: Elastic}}" &&
+        refused spec.sync.maxStaleness "{$d, replicas: 2, sync: {protocol: Local, maxStaleness: 9}}" &&
         refused spec.sync.switchTo "{$d, replicas: 2, sync: {protocol: Local, switchTo: ASP}}" &&
         refused spec.sync.outerMomentum "{$d, replicas: 2, sync: {protocol: Local, outerMomentum: \"1\"}}" &&
         refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&
@@ -404,6 +405,21 @@ has_replicas() {
     touch "$dir/agent/kill/$(prefix half)-w1-1"
     until_true 20 revision_is half 2 && completes half && workers_of half || return
     [ "$(workers_of half)" = 'w0-1 w1-2 ' ] && left_by half | diff - "$dir/whole"
+}
+# A node goes for which there is no other, and comes back.
+lacks_replica() {
+    local rc points
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,2,4Gi,80' 'n2,1,2Gi,40'
+    steps=100000 twins fewer && trains fewer && points=$dir/agent/claims/out/twins/$(prefix fewer) && until_true 60 has_checkpoint "$points" &&
+        kubectl cordon n2 >/dev/null && touch "$dir/agent/kill/$(prefix fewer)-w1-1" &&
+        until_true 30 has_event 'ReplicaLost: The job goes on with 1 of 2 replicas' fewer && until_true 30 document "$(prefix fewer)-r2" &&
+        document "$(prefix fewer)-r2" | jq -e '.step > 0 and (.plan.workers | length) == 1' && until_true 30 is fewer Running 'True Training' &&
+        kubectl uncordon n2 >/dev/null && until_true 90 has_event ReplicaReturns fewer && until_true 30 document "$(prefix fewer)-r3" &&
+        document "$(prefix fewer)-r3" | jq -e '.step > 0 and .lineage == 2 and .plan.shares == [3, 1] and all(.sources[]; .from == "Worker")' &&
+        until_true 30 is fewer Running 'True Training' && [ "$(workers_of fewer)" = 'w0-1 w1-3 ' ]
+    rc=$?
+    kubectl delete sj fewer >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 >/dev/null && start_agent "${nodes[@]}"
+    return "$rc"
 }
 # The share of a replica on a node that claims three times the speed of one that is like it.
 shares_again() {
@@ -993,6 +1009,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job of two replicas trains, and loses nothing when a worker of one is lost' has_replicas
+check 'a job does without a replica that no node has room for, until one has' lacks_replica
 check 'a replica that is not as fast as planned gets another share, and nothing is lost' shares_again
 check 'replicas switch from BSP to ASP, and a worker that is lost then is replaced' switches
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
