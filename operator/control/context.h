@@ -132,7 +132,7 @@ struct place {
     int stage;        /* in the last plan */
     struct node node; /* what it offers; of an open one, what the worker has that leaves */
     int n_units;
-    int micro_batches; /* of a step, that its replica computes; 0: there is one replica */
+    int micro_batches; /* of a step, that its replica computes; 0: it is the only one */
     int slot;
     const struct seen_pod *pod; /* NULL: to be created */
     bool is_open;               /* its worker leaves, and no node was found so far */

@@ -116,6 +116,23 @@ static bool share_units(const struct context *c, struct places *p, int at, struc
     return true;
 }
 
+/* The other replicas do without the one that an open place belongs to: they have its units. It
+ * comes back when a node has room (control/missing.c). */
+static bool leave_out(const struct context *c, struct places *p, int at, struct plan *plan)
+{
+    const struct plan *last = &c->seen->revision.plan;
+    int replica = last->workers[p->list[at].stage].replica;
+    struct places with = {.survey = p->survey};
+
+    for (int i = 0; i < p->n; i++)
+        if (last->workers[p->list[i].stage].replica != replica)
+            with.list[with.n++] = p->list[i];
+    if (with.n == 0 || places_plan(c, &with, plan, NULL) != ERR_OK)
+        return false;
+    *p = with;
+    return true;
+}
+
 /* --- the new workers --- */
 
 /* The slot of the one that takes the place of this worker: a revision names a slot once. */
@@ -144,6 +161,8 @@ static enum drain_state list_places(const struct context *c, const struct survey
 
         place->stage = i;
         place->n_units = last->workers[i].n_units;
+        if (plan_n_replicas(last) > 1)
+            place->micro_batches = last->shares[last->workers[i].replica];
         place->slot = last->workers[i].slot;
         place->pod = pod;
         places_offer(c, s, i, pod, &place->node);
@@ -181,7 +200,9 @@ static void describe(struct context *c, const struct places *p)
         text_add(c->drain_text, sizeof c->drain_text,
                  "%sStage %d on node %.100s is being drained: its units go to %s%.100s.",
                  c->drain_text[0] ? " " : "", i, last->workers[i].node, node ? "node " : "",
-                 node ? node : "its neighbours");
+                 node                        ? node
+                 : plan_n_replicas(last) > 1 ? "the other replicas, which do without this one"
+                                             : "its neighbours");
     }
 }
 
@@ -189,13 +210,17 @@ static void describe(struct context *c, const struct places *p)
  * trains, missing workers are created first. */
 static enum drain_state find_places(struct context *c, const struct survey *s)
 {
+    bool has_replicas = plan_n_replicas(&c->seen->revision.plan) > 1;
     struct plan *plan = &c->out->revision.plan;
     struct places p;
     enum drain_state state = list_places(c, s, &p);
 
-    for (int i = p.n - 1; i >= 0 && state == DRAIN_READY; i--)
-        if (p.list[i].is_open && !find_substitute(c, &p, i, plan) && !share_units(c, &p, i, plan))
+    for (int i = p.n - 1; i >= 0 && state == DRAIN_READY; i--) {
+        if (i >= p.n || !p.list[i].is_open || find_substitute(c, &p, i, plan))
+            continue;
+        if (has_replicas ? !leave_out(c, &p, i, plan) : !share_units(c, &p, i, plan))
             state = DRAIN_IMPOSSIBLE;
+    }
     if (state != DRAIN_READY)
         return state;
     if (places_plan(c, &p, plan, NULL) != ERR_OK)
@@ -214,13 +239,11 @@ static enum drain_state find_places(struct context *c, const struct survey *s)
 
 /* --- */
 
-/* Are all workers of the last revision there, and those that stay not lost? Units of replicas do
- * not move. */
+/* Are all workers of the last revision there, and those that stay not lost? */
 static bool is_whole(const struct context *c)
 {
     const struct plan *last = &c->seen->revision.plan;
-    bool is_whole = c->seen->has_revision && context_n_stages(c) == last->n_workers &&
-                    plan_n_replicas(last) == 1;
+    bool is_whole = c->seen->has_revision && context_n_stages(c) == last->n_workers;
 
     for (int i = 0; i < last->n_workers && is_whole; i++) {
         const struct seen_pod *p = context_stage_pod(c, i);

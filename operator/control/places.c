@@ -158,24 +158,49 @@ static enum err_code plan_one(const struct places *p, int memory_percent,
         return rc;
     placement.strategy = asked;
     request->memory_percent = memory_percent;
+    if (plan_n_replicas(plan) > 1)
+        plan->n_shares = 0; /* it is the one that is left */
     placement_to_plan(request, &placement, plan);
     return ERR_OK;
 }
 
-/* The replicas of the last plan, with other shares and cuts. */
-static enum err_code plan_several(const struct places *p, const struct partition_request *request,
-                                  struct plan *plan, struct err *err)
+/* The replicas that these places make up, in their order; the last plan's for its own. */
+static int count_replicas(const struct places *p, const struct plan *last)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->n; i++)
+        n += p->list[i].stage >= 0 && (i == 0 || last->workers[p->list[i].stage].replica !=
+                                                     last->workers[p->list[i - 1].stage].replica);
+    return n;
+}
+
+/* Replicas of the last plan, with other shares and cuts, or without those that are left out. The
+ * shares are dealt anew if they do not make up the batch. */
+static enum err_code plan_several(const struct places *p, const struct plan *last,
+                                  const struct partition_request *request, struct plan *plan,
+                                  struct err *err)
 {
     struct replicas replicas;
     int n_units[SPEC_STAGES_MAX];
-    int shares[PLAN_REPLICAS_MAX];
+    int left = last->micro_batches;
     enum err_code rc;
 
+    plan->n_workers = p->n;
+    plan->n_shares = 0;
     for (int i = 0; i < p->n; i++) {
+        const struct plan_worker *from = &last->workers[p->list[i].stage];
+
         n_units[i] = p->list[i].n_units;
-        shares[plan->workers[i].replica] = p->list[i].micro_batches;
+        plan->workers[i] = *from;
+        if (i == 0 || from->replica != last->workers[p->list[i - 1].stage].replica) {
+            plan->shares[plan->n_shares++] = p->list[i].micro_batches;
+            left -= p->list[i].micro_batches;
+        }
+        plan->workers[i].replica = plan->n_shares - 1;
     }
-    rc = reshare_measure(request, plan, shares, n_units, &replicas, err);
+    rc = left == 0 ? reshare_measure(request, plan, plan->shares, n_units, &replicas, err)
+                   : reshare_find(request, plan, false, &replicas, err);
     if (rc == ERR_OK)
         replicas_to_plan(request, &replicas, plan);
     return rc;
@@ -185,6 +210,7 @@ enum err_code places_plan(const struct context *c, const struct places *p, struc
                           struct err *err)
 {
     const struct plan *last = &c->seen->revision.plan;
+    int memory_percent = context_memory_percent(c, &last->spec);
     struct partition_request request;
     struct places_space space;
     enum err_code rc;
@@ -192,10 +218,8 @@ enum err_code places_plan(const struct context *c, const struct places *p, struc
     places_request(c, p, &space, &request);
     *plan = *last;
     plan->revision = c->number;
-    if (plan_n_replicas(last) > 1)
-        rc = plan_several(p, &request, plan, err);
-    else
-        rc = plan_one(p, context_memory_percent(c, &last->spec), &space, &request, plan, err);
+    rc = count_replicas(p, last) > 1 ? plan_several(p, last, &request, plan, err)
+                                     : plan_one(p, memory_percent, &space, &request, plan, err);
     if (rc != ERR_OK)
         return rc;
     plan->spec = last->spec;

@@ -406,6 +406,17 @@ has_replicas() {
     until_true 20 revision_is half 2 && completes half && workers_of half || return
     [ "$(workers_of half)" = 'w0-1 w1-2 ' ] && left_by half | diff - "$dir/whole"
 }
+# The worker of a replica is drained: another node takes its place, and then none has room.
+replica_leaves() {
+    local spare
+    twins calm && completes calm && left_by calm >"$dir/calm" && kubectl delete sj calm >/dev/null && until_true 20 no_pods &&
+        twins moves && trains moves && drained moves 1 && handed_over moves && [ "$(workers_of moves)" = 'w0-1 w65-1 ' ] &&
+        left_by moves | diff - "$dir/calm" && kubectl delete sj moves >/dev/null && until_true 20 no_pods || return
+    twins alone && trains alone || return
+    spare=$(comm -23 <(printf 'n1\nn2\nn3\n') <(kubectl get pods -o 'jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort))
+    kubectl cordon "$spare" >/dev/null && drained alone 1 && handed_over alone && [ "$(workers_of alone)" = 'w0-1 ' ] &&
+        document "$(prefix alone)-r2" | jq -e '.plan.shares == null' && has_event 'WorkerLeaving: .* the other replicas, which do without this one'
+}
 # A node goes for which there is no other, and comes back.
 lacks_replica() {
     local rc points
@@ -1009,6 +1020,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job of two replicas trains, and loses nothing when a worker of one is lost' has_replicas
+check 'a replica whose worker is drained goes on elsewhere, or is left out, and no step is lost' on_alike_nodes replica_leaves
 check 'a job does without a replica that no node has room for, until one has' lacks_replica
 check 'a replica that is not as fast as planned gets another share, and nothing is lost' shares_again
 check 'replicas switch from BSP to ASP, and a worker that is lost then is replaced' switches

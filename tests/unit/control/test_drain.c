@@ -16,12 +16,16 @@ static const char two_stages[] = "{\"model\":{\"preset\":\"BertMini\"},\"data\":
 static const char two_at_most[] = "{\"model\":{\"preset\":\"BertMini\"},\"data\":{\"source\":{"
                                   "\"sample\":\"MNLI\"}},\"placement\":{\"maxStages\":2}}";
 
+static const char two_replicas[] = "{\"model\":{\"preset\":\"BertMini\"},\"data\":{\"source\":{"
+                                   "\"sample\":\"MNLI\"}},\"replicas\":2,\"placement\":{"
+                                   "\"minStages\":1,\"maxStages\":1}}";
+
 static const struct plan *plan_of(const struct world *w)
 {
     return &w->seen.revision.plan;
 }
 
-/* All workers train, and hold all units after 7 steps. */
+/* All workers train, and hold the units that are at home there after 7 steps. */
 static void train(struct world *w)
 {
     const struct revision *r = &w->seen.revision;
@@ -39,11 +43,12 @@ static void train(struct world *w)
                                        .loss = 1};
     for (int s = 0; s < r->plan.n_workers; s++) {
         struct report *report = &w->reports[world_pod(w, s)->slot];
+        struct plan_home home;
 
+        (void)plan_home(&r->plan, s, &home);
         report->end = (struct step_end){.revision = r->plan.revision, .step = 7};
-        report_add(report, &(struct report_run){.first_unit = r->plan.workers[s].first_unit,
-                                                .n_units = r->plan.workers[s].n_units,
-                                                .step = 7});
+        report_add(report, &(struct report_run){
+                               .first_unit = home.first_unit, .n_units = home.n_units, .step = 7});
     }
     (void)world_settle(w);
 }
@@ -204,18 +209,22 @@ static void check_handed_over(const struct world *w)
 static void drain_moves_the_units_and_nothing_else(void **state)
 {
     (void)state;
-    for (int stage = 0; stage < 2; stage++) {
-        struct world *w = world_new(two_stages);
+    for (int i = 0; i < 4; i++) {
+        struct world *w = world_new(i < 2 ? two_stages : two_replicas);
         struct plan before;
+        int stage = i % 2;
 
         train(w);
         before = *plan_of(w);
         hand_over(w, stage);
         check_handed_over(w);
         assert_int_equal(plan_of(w)->n_workers, 2);
+        assert_int_equal(plan_n_replicas(plan_of(w)), plan_n_replicas(&before));
+        assert_memory_equal(plan_of(w)->shares, before.shares, sizeof before.shares);
         for (int s = 0; s < 2; s++) {
             const struct plan_worker *now = &plan_of(w)->workers[s];
 
+            assert_int_equal(now->replica, before.workers[s].replica);
             assert_int_equal(now->n_units, before.workers[s].n_units);
             assert_int_equal(now->slot == before.workers[s].slot, s != stage);
             assert_int_equal(strcmp(now->node, before.workers[s].node) == 0, s != stage);
@@ -266,6 +275,30 @@ static void drain_leaves_all_units_to_the_neighbour(void **state)
     assert_int_equal(plan_of(w)->workers[0].n_units, model_units(&plan_of(w)->spec.model));
     assert_int_equal(plan_of(w)->workers[0].incarnation, 1);
     world_free(w);
+}
+
+/* Nothing is lost with it: what was at home there moves. */
+static void drain_leaves_out_a_replica_for_which_there_is_no_room(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage < 2; stage++) {
+        struct world *w = world_new(two_replicas);
+        int left;
+
+        train(w);
+        left = plan_of(w)->workers[1 - stage].slot;
+        exclude_spare(w);
+        hand_over(w, stage);
+        check_handed_over(w);
+        assert_int_equal(plan_n_replicas(plan_of(w)), 1);
+        assert_int_equal(plan_of(w)->n_shares, 0);
+        assert_int_equal(plan_of(w)->spec.replicas, 2);
+        assert_int_equal(plan_of(w)->workers[0].slot, left);
+        assert_int_equal(plan_of(w)->workers[0].incarnation, 1);
+        assert_int_equal(w->seen.revision.n_leaving, 1);
+        assert_non_null(strstr(w->seen.status.revision_reason, "which do without this one"));
+        world_free(w);
+    }
 }
 
 /* The link breaks while the new worker starts: the next revision has it all the same. */
@@ -380,6 +413,7 @@ int main(void)
         cmocka_unit_test(drain_moves_the_units_and_nothing_else),
         cmocka_unit_test(drain_releases_the_worker_after_the_first_step),
         cmocka_unit_test(drain_leaves_all_units_to_the_neighbour),
+        cmocka_unit_test(drain_leaves_out_a_replica_for_which_there_is_no_room),
         cmocka_unit_test(drain_survives_a_link_that_breaks),
         cmocka_unit_test(drain_during_a_recovery_moves_the_units_too),
         cmocka_unit_test(drain_of_a_worker_before_training_calls_it_all_the_same),
