@@ -1,0 +1,220 @@
+#include "train/train_parts.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "nn/optimizers.h"
+#include "train/outer.h"
+#include "train/weights.h"
+
+/* A replica between two meetings. */
+struct alone {
+    int64_t first_step, n_steps; /* of all replicas together */
+    int64_t begin, end;          /* its tickets ... */
+    int64_t next;                /* ... and where it is in them */
+    int64_t from_ns;
+    struct message_loss loss; /* since then, the last stage's ... */
+    int64_t n_tokens;         /* ... likewise */
+    int64_t n_not_shown;      /* tokens, about, since the leader showed a step */
+};
+
+/* The steps that are done if all replicas are as far as this one. */
+static int64_t alone_step(const struct alone *a)
+{
+    return a->end > a->begin
+               ? a->first_step + (a->next - a->begin) * a->n_steps / (a->end - a->begin)
+               : a->first_step;
+}
+
+/* By the speeds in the steps before, or those of the plan. */
+static struct alone deal_tickets(const struct train *t, int64_t until)
+{
+    int n = plan_n_replicas(t->plan);
+    struct alone a = {.first_step = t->state->step, .n_steps = until - t->state->step};
+    double ticket_ms[PLAN_REPLICAS_MAX];
+    int64_t begins[PLAN_REPLICAS_MAX + 1];
+    bool is_measured = true;
+
+    for (int r = 0; r < n; r++)
+        is_measured = is_measured && t->ticket_ms[r] > 0;
+    for (int r = 0; r < n; r++)
+        ticket_ms[r] = is_measured ? t->ticket_ms[r]
+                                   : 1.0 / plan_microbatches(t->plan, r, t->plan->micro_batches);
+    outer_deal(a.n_steps * n, n, ticket_ms, begins);
+    a.begin = a.next = a.first_step * n + begins[train_replica(t)];
+    a.end = a.first_step * n + begins[train_replica(t) + 1];
+    return a;
+}
+
+/* What the last stage of the replica makes of a ticket: a step of the full rate, with fewer
+ * samples. */
+static struct message_end decide_alone(const struct train *t, const struct alone *a,
+                                       const struct message_sum *sum)
+{
+    int n = plan_n_replicas(t->plan);
+    int64_t step = tickets_step(a->next, n);
+    struct message_end out = {.n_tokens = sum->n_tokens};
+
+    out.ticket.share =
+        schedule_ticket_share(t->plan, tickets_part(a->next, n), train_step_seqs(t, step));
+    out.end = desk_decide(t->plan, &t->facts, step, t->state->updates, out.ticket.share, sum);
+    out.end.rate = optimizer_rate(&t->plan->spec, alone_step(a), t->facts.total_steps);
+    return out;
+}
+
+/* The replica updates its own weights. */
+static enum err_code update_alone(struct train *t, const struct alone *a,
+                                  const struct message_end *end, struct err *err)
+{
+    const struct weights_step how = {.spec = &t->plan->spec,
+                                     .rate = end->end.rate,
+                                     .scale = end->end.scale,
+                                     .share = 1,
+                                     .updates = t->state->updates + a->next - a->begin};
+
+    if (end->end.outcome == STEP_FAIL)
+        return state_apply(t->state, &t->plan->spec, &end->end, err);
+    stopwatch_start(&t->update);
+    if (end->end.outcome == STEP_APPLY)
+        weights_update(&t->stage->weights, &how);
+    else
+        weights_skip(&t->stage->weights);
+    stopwatch_stop(&t->update);
+    return ERR_OK;
+}
+
+/* The leader shows how far its own replica is; the last step is shown at the meeting. */
+static void show_alone(struct train *t, struct alone *a, struct message_end *end)
+{
+    const struct progress *p = &t->progress;
+    int64_t last = a->first_step + a->n_steps - 1;
+    int64_t n_tickets = a->n_steps * plan_n_replicas(t->plan);
+
+    if (!train_is_leader(t))
+        return;
+    a->n_not_shown += end->n_tokens * n_tickets / (a->end - a->begin);
+    end->ticket.steps_done = alone_step(a) < last ? alone_step(a) : last;
+    end->n_tokens = a->n_not_shown;
+    end->n_stages = p->n_stage_ms;
+    memcpy(end->stage_ms, p->stage_ms, sizeof end->stage_ms);
+    if (end->ticket.steps_done > p->step)
+        a->n_not_shown = 0;
+    train_show_ticket(t, end);
+}
+
+static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct err *err)
+{
+    int64_t step = tickets_step(a->next, plan_n_replicas(t->plan));
+    struct message_end end = {.n_stages = 0};
+    struct message_sum sum;
+    enum err_code rc;
+
+    rc = train_compute_ticket(t, a->next, err);
+    if (rc == ERR_OK)
+        rc = train_add_up_replica(t, step, &sum, err);
+    if (rc == ERR_OK && t->stage->is_last) {
+        end = decide_alone(t, a, &sum);
+        message_loss_add(&a->loss, &sum.loss);
+        a->n_tokens += sum.n_tokens;
+    }
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_ALONE, MESSAGE_STEP_END, step, &end, sizeof end,
+                             err);
+    if (rc == ERR_OK)
+        rc = message_end_check(&end, err);
+    if (rc == ERR_OK)
+        rc = update_alone(t, a, &end, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (++a->next < a->end)
+        rc = tie_spread(&t->stage->tie, &t->exchange, step, err);
+    show_alone(t, a, &end);
+    return rc;
+}
+
+/* What the decider makes of a meeting. Weights that are not finite cannot be left out. */
+static struct message_end decide_meeting(const struct train *t, const struct alone *a,
+                                         const struct message_sum *sum)
+{
+    struct message_end out = train_decide(t, a->first_step + a->n_steps - 1, sum);
+
+    out.end.outcome = out.end.outcome == STEP_APPLY ? STEP_APPLY : STEP_FAIL;
+    out.end.updates = t->state->updates + a->n_steps - 1;
+    out.ticket.steps_done = out.end.step;
+    out.next = train_decide_next(t, out.end.step);
+    memcpy(out.ticket_ms, t->ticket_ms, sizeof out.ticket_ms);
+    return out;
+}
+
+/* The weights of all replicas go to the homes, and what all have summed up to the decider. */
+static enum err_code meet_alone(struct train *t, const struct alone *a, struct message_end *end,
+                                struct err *err)
+{
+    int64_t step = a->first_step + a->n_steps - 1;
+    double ticket_ms = a->end > a->begin ? train_ms_since(a->from_ns) / (double)(a->end - a->begin)
+                                         : t->ticket_ms[train_replica(t)];
+    struct message_sum sum;
+    enum err_code rc;
+
+    stage_offer_weights(t->stage);
+    homes_collect(&t->homes, step, (UINT32_C(1) << plan_n_replicas(t->plan)) - 1);
+    for (int i = 0; i < t->stage->weights.n_units; i++)
+        homes_put(&t->homes, i);
+    rc = homes_wait(&t->homes, &t->exchange, err);
+    t->is_ticket = false;
+    t->schedule.n_microbatches = 0; /* its pace is known */
+    t->loss = a->loss;
+    t->tokens = a->n_tokens;
+    if (rc == ERR_OK)
+        rc = train_add_up_replica(t, step, &sum, err);
+    sum.ticket_ms = ticket_ms;
+    if (rc == ERR_OK)
+        rc = train_add_up_all(t, step, &sum, err);
+    if (rc == ERR_OK && train_is_decider(t))
+        *end = decide_meeting(t, a, &sum);
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_STEP_END, step, end,
+                             sizeof *end, err);
+    if (rc == ERR_OK)
+        rc = message_end_check(end, err);
+    if (rc == ERR_OK && end->end.step != step + 1)
+        rc = err_set(err, ERR_PROTOCOL, "a meeting behind step %lld, not %lld",
+                     (long long)end->end.step, (long long)step + 1);
+    if (rc == ERR_OK)
+        rc = train_take_next(t, &end->next, err);
+    if (rc == ERR_OK && end->end.outcome == STEP_FAIL)
+        rc = state_apply(t->state, &t->plan->spec, &end->end, err);
+    return rc;
+}
+
+enum err_code train_run_alone(struct train *t, int64_t until, struct err *err)
+{
+    struct message_end end = {.n_stages = 0};
+    struct alone a = deal_tickets(t, until);
+    int64_t from_ns;
+    enum err_code rc;
+
+    if (!t->has_moments)
+        homes_spread_moments(&t->homes, a.first_step);
+    t->has_moments = true;
+    rc = train_part(t, err);
+    a.from_ns = clock_now_ns();
+    while (rc == ERR_OK && a.next < a.end)
+        rc = run_ticket_alone(t, &a, err);
+    from_ns = clock_now_ns();
+    if (rc == ERR_OK)
+        rc = meet_alone(t, &a, &end, err);
+    if (rc != ERR_OK)
+        return rc;
+    stage_meet(t->stage, t->state);
+    memcpy(t->ticket_ms, end.ticket_ms, sizeof t->ticket_ms);
+    state_reach(t->state, &end.end);
+    rc = train_join(t, &end, err);
+    if (rc == ERR_OK && train_is_leader(t))
+        LOG(LOG_INFO, "replicas have met", LOG_I("from", a.first_step), LOG_I("to", until),
+            LOG_I("tickets", a.end - a.begin), LOG_I("of", a.n_steps * plan_n_replicas(t->plan)),
+            LOG_F("aloneMs", (double)(from_ns - a.from_ns) / 1e6),
+            LOG_F("meetingMs", train_ms_since(from_ns)));
+    return rc;
+}
