@@ -47,6 +47,14 @@ const struct field plan_summary_fields[] = {
     {0}};
 
 /* The version, the summary and the spec are not in the table. */
+/* What was chosen for spec.sync.protocol Auto; "": BSP, or it is not Auto. */
+static const char *const chosen_words[] = {
+    [SPEC_PROTOCOL_BSP] = "",
+    [SPEC_PROTOCOL_ASP] = "ASP",
+    [SPEC_PROTOCOL_LOCAL] = "Local",
+    NULL,
+};
+
 #define AT(member) FIELD_AT(struct plan, member)
 static const struct field fields[] = {
     {"namespace", FIELD_TEXT, AT(namespace), .flags = FIELD_REQUIRED},
@@ -57,6 +65,7 @@ static const struct field fields[] = {
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
     {"savesFromCopy", FIELD_BOOL, AT(saves_from_copy), .flags = FIELD_OMIT},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
+    {"protocol", FIELD_ENUM, AT(spec.sync.chosen), .words = chosen_words, .flags = FIELD_OMIT},
     {"homesFollowShares", FIELD_BOOL, AT(homes_follow_shares), .flags = FIELD_OMIT},
     {"shares", FIELD_LIST, FIELD_ITEMS(struct plan, shares, n_shares), .fields = share_fields,
      .flags = FIELD_OMIT},
@@ -132,6 +141,7 @@ static enum err_code check_shares(const struct plan *p, struct err *err)
 
 static enum err_code read_plan(const struct json *json, struct plan *p, struct err *err)
 {
+    enum spec_protocol chosen;
     enum err_code rc;
 
     if (json_i64(json_get(json, "version"), 0) != PLAN_VERSION)
@@ -139,10 +149,12 @@ static enum err_code read_plan(const struct json *json, struct plan *p, struct e
     rc = fields_read(fields, json, FIELDS_STRICT, "", p, err);
     if (rc == ERR_OK)
         rc = fields_read(plan_summary_fields, json, FIELDS_STRICT, "", &p->summary, err);
+    chosen = p->spec.sync.chosen;
     if (rc == ERR_OK)
         rc = spec_parse(json_get(json, "spec"), &p->spec, err);
     if (rc != ERR_OK)
         return rc;
+    p->spec.sync.chosen = chosen;
     if (!spec_has_sizes(&p->spec))
         return err_set(err, ERR_INVALID, "spec.model: must have the sizes of the model");
     if (p->micro_batches < 1 || p->spec.training.batch_size % p->micro_batches != 0)

@@ -26,7 +26,7 @@ static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
 static const char *const auto_words[] = {"Auto", NULL};
 const char *const spec_stragglers_names[] = {"Wait", "Greedy", "Elastic", NULL};
-const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", NULL};
+const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", "Auto", NULL};
 static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
@@ -489,9 +489,10 @@ static enum err_code check_replicas(const struct spec *s, struct err *err)
 static enum err_code check_sync(const struct json *spec, const struct spec *s, struct err *err)
 {
     bool is_switch = s->sync.protocol == SPEC_PROTOCOL_SWITCH;
-    bool is_local = spec_later_protocol(s) == SPEC_PROTOCOL_LOCAL;
-    bool is_free =
-        spec_later_protocol(s) == SPEC_PROTOCOL_ASP || s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
+    bool is_open = s->sync.protocol == SPEC_PROTOCOL_AUTO;
+    bool is_local = spec_later_protocol(s) == SPEC_PROTOCOL_LOCAL || is_open;
+    bool is_free = spec_later_protocol(s) == SPEC_PROTOCOL_ASP || is_open ||
+                   s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
     const struct {
         const char *key, *of;
         bool has_effect;
@@ -525,9 +526,10 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
         return err_set(err, ERR_INVALID,
                        "spec.sync.stragglers: %s needs spec.replicas of 2 or more",
                        spec_stragglers_names[s->sync.stragglers]);
-    if (!is_switch && s->sync.protocol != SPEC_PROTOCOL_BSP)
+    if (!is_switch && !is_open && s->sync.protocol != SPEC_PROTOCOL_BSP)
         return err_set(err, ERR_INVALID,
-                       "spec.sync.stragglers: %s needs spec.sync.protocol BSP or Switch, not %s",
+                       "spec.sync.stragglers: %s needs spec.sync.protocol BSP, Switch or Auto, "
+                       "not %s",
                        spec_stragglers_names[s->sync.stragglers],
                        spec_protocol_names[s->sync.protocol]);
     return ERR_OK;
@@ -653,6 +655,8 @@ enum err_code spec_check_best(const struct spec *s, bool has_output, struct err 
 
 enum spec_protocol spec_later_protocol(const struct spec *s)
 {
+    if (s->sync.protocol == SPEC_PROTOCOL_AUTO)
+        return s->sync.chosen;
     if (s->sync.protocol != SPEC_PROTOCOL_SWITCH)
         return s->sync.protocol;
     return s->sync.switch_to == SPEC_LATER_LOCAL ? SPEC_PROTOCOL_LOCAL : SPEC_PROTOCOL_ASP;
@@ -666,14 +670,16 @@ bool spec_is_asynchronous(const struct spec *s)
 
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps)
 {
+    bool is_open = s->sync.protocol == SPEC_PROTOCOL_AUTO;
+    int percent = is_open ? SPEC_AUTO_PERCENT : s->sync.switch_percent;
     int64_t steps = s->sync.switch_steps;
 
-    if (s->sync.protocol == SPEC_PROTOCOL_BSP)
+    if (spec_later_protocol(s) == SPEC_PROTOCOL_BSP)
         return total_steps;
-    if (s->sync.protocol != SPEC_PROTOCOL_SWITCH)
+    if (s->sync.protocol != SPEC_PROTOCOL_SWITCH && !is_open)
         return 0;
     if (steps == 0)
-        steps = total_steps * s->sync.switch_percent / 100;
+        steps = total_steps * percent / 100;
     return steps < total_steps ? steps : total_steps;
 }
 

@@ -97,6 +97,7 @@ enum spec_protocol {
     SPEC_PROTOCOL_ASP,    /* as soon as one replica has them (train/tickets.h) */
     SPEC_PROTOCOL_LOCAL,  /* each replica's its own, which meet from time to time (train/outer.h) */
     SPEC_PROTOCOL_SWITCH, /* first BSP, then: */
+    SPEC_PROTOCOL_AUTO,   /* BSP, or a Switch after SPEC_AUTO_PERCENT of the steps */
 };
 extern const char *const spec_protocol_names[];
 /* What is done in BSP while a replica is slower than usual, for a while. */
@@ -106,6 +107,7 @@ enum spec_stragglers {
     SPEC_STRAGGLERS_ELASTIC, /* the others compute most or all of its share */
 };
 extern const char *const spec_stragglers_names[];
+#define SPEC_AUTO_PERCENT 25
 enum spec_later {
     SPEC_LATER_ASP,
     SPEC_LATER_LOCAL,
@@ -219,7 +221,9 @@ struct spec {
         double outer_rate;         /* what weights then move by of their mean difference ... */
         double outer_momentum;     /* ... and the Nesterov momentum of that */
         enum spec_stragglers stragglers;
-        int max_staleness; /* of ASP, in tickets (train/tickets.h); 0: no bound */
+        enum spec_protocol chosen; /* of Auto, by the planner, which the plan tells: what follows
+                                    * BSP, or BSP */
+        int max_staleness;         /* of ASP, in tickets (train/tickets.h); 0: no bound */
     } sync;
     struct {
         enum spec_strategy strategy;

@@ -100,7 +100,8 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
     int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
     int64_t copied = job->saves_from_copy ? areas - 1 : 0; /* all but the gradients */
     /* Replicas out of step have a copy of the weights, and an outer step perhaps momentum. */
-    int64_t snapshots = spec_is_asynchronous(spec) + (spec->sync.outer_momentum > 0);
+    bool may_be_free = spec_is_asynchronous(spec) || spec->sync.protocol == SPEC_PROTOCOL_AUTO;
+    int64_t snapshots = may_be_free + (spec->sync.outer_momentum > 0);
     double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
     struct floats floats = floats_of(spec, kind, &full);
     double kept = floats.kept;

@@ -367,6 +367,20 @@ static void add_alternatives(const struct replicas *r, char out[static PLAN_REAS
     }
 }
 
+static void explain_protocol(const struct replicas_step *step, char out[static PLAN_REASON_BYTES])
+{
+    enum spec_protocol chosen = replicas_protocol(step);
+
+    if (chosen == SPEC_PROTOCOL_BSP)
+        text_add(out, PLAN_REASON_BYTES, " Protocol: BSP");
+    else
+        text_add(out, PLAN_REASON_BYTES, " Protocol: BSP for %d%% of the steps, then %s",
+                 SPEC_AUTO_PERCENT, spec_protocol_names[chosen]);
+    text_add(out, PLAN_REASON_BYTES,
+             "; a step of BSP takes %.0f ms, of ASP %.0f and of Local %.0f.", step->step_ms,
+             step->asp_ms, step->local_ms);
+}
+
 static void explain_several(const struct partition_request *request, const struct replicas *r,
                             char out[static PLAN_REASON_BYTES])
 {
@@ -387,6 +401,8 @@ static void explain_several(const struct partition_request *request, const struc
              "%.0f ms.",
              r->micro_batches, each, each == 1 ? "sequence" : "sequences", r->step.slowest_ms,
              r->step.exchange_ms, r->step.exposed_ms, r->step.update_ms);
+    if (request->job.spec->sync.protocol == SPEC_PROTOCOL_AUTO)
+        explain_protocol(&r->step, out);
     if (gap < 1e-6)
         text_add(out, PLAN_REASON_BYTES, " No plan is faster.");
     else if (r->bound_ms > 0)
@@ -442,6 +458,8 @@ void replicas_to_plan(const struct partition_request *request, const struct repl
         out->summary = (struct plan_summary){.predicted_step_ms = r->step.step_ms};
         out->summary.bottleneck = r->pipelines[0].bottleneck;
         out->n_shares = r->n;
+        if (out->spec.sync.protocol == SPEC_PROTOCOL_AUTO)
+            out->spec.sync.chosen = replicas_protocol(&r->step);
         out->homes_follow_shares = r->step.homes_follow_shares;
         memcpy(out->shares, r->shares, sizeof out->shares);
         add_excluded(request, r, &out->summary);

@@ -97,8 +97,11 @@
 
 /* Share of the shortest predicted step that more replicas must gain. Each has the whole model in
  * memory once more and needs the links between replicas to be as quick as measured. */
-#define REPLICAS_GAIN      0.03
-#define REPLICAS_LEAD_GAIN 0.05 /* that a slower lead must gain */
+#define REPLICAS_GAIN 0.03
+/* Auto stays with BSP unless a step of it is so many times as long as one of another protocol: the
+ * others' gradients are stale, or their weights differ for a while. */
+#define REPLICAS_FREE_TIMES 1.5
+#define REPLICAS_LEAD_GAIN  0.05 /* that a slower lead must gain */
 
 struct replicas_step {
     double step_ms;
@@ -147,7 +150,9 @@ struct replicas {
 MUST_CHECK enum err_code replicas_choose(const struct partition_request *request, int n,
                                          struct replicas *out, struct err *err);
 
-/* The step with the job's protocol, of Switch the one that it leads to. */
+/* What spec.sync.protocol Auto comes to: what follows BSP's first part, or BSP. */
+enum spec_protocol replicas_protocol(const struct replicas_step *step);
+/* The step with the job's protocol, of Switch or Auto the one that it leads to. */
 double replicas_step_ms(const struct spec *spec, const struct replicas_step *step);
 
 /* A few sentences: step, replicas, shares, exchange, how one pipeline and the other numbers

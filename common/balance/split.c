@@ -601,9 +601,24 @@ static struct replicas_step measure_homes(struct split_problem *p,
     return step;
 }
 
+enum spec_protocol replicas_protocol(const struct replicas_step *step)
+{
+    double least_ms = fmin(step->asp_ms, step->local_ms);
+
+    if (step->step_ms <= REPLICAS_FREE_TIMES * least_ms)
+        return SPEC_PROTOCOL_BSP;
+    return step->asp_ms == least_ms ? SPEC_PROTOCOL_ASP : SPEC_PROTOCOL_LOCAL;
+}
+
+static enum spec_protocol later_protocol(const struct spec *spec, const struct replicas_step *step)
+{
+    return spec->sync.protocol == SPEC_PROTOCOL_AUTO ? replicas_protocol(step)
+                                                     : spec_later_protocol(spec);
+}
+
 double replicas_step_ms(const struct spec *spec, const struct replicas_step *step)
 {
-    switch (spec_later_protocol(spec)) {
+    switch (later_protocol(spec, step)) {
     case SPEC_PROTOCOL_ASP:
         return step->asp_ms;
     case SPEC_PROTOCOL_LOCAL:
@@ -623,9 +638,11 @@ static struct replicas_step measure(struct split_problem *p,
     struct replicas_step by_shares = measure_homes(p, pipelines, split, a, b, true);
     struct replicas_step evenly;
 
-    if (spec_later_protocol(spec) == SPEC_PROTOCOL_ASP)
+    if (later_protocol(spec, &by_shares) == SPEC_PROTOCOL_ASP)
         return by_shares;
     evenly = measure_homes(p, pipelines, split, a, b, false);
+    if (later_protocol(spec, &evenly) == SPEC_PROTOCOL_ASP)
+        return by_shares;
     return replicas_step_ms(spec, &by_shares) < replicas_step_ms(spec, &evenly) ? by_shares
                                                                                 : evenly;
 }

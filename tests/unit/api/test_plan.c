@@ -50,8 +50,10 @@ static void plan_reads_back_what_was_written(void **state)
     struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
 
     (void)state;
+    p.spec.sync.chosen = SPEC_PROTOCOL_LOCAL; /* not a part of the spec's own text */
     write_plan(&p, &out);
     assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_int_equal(back.spec.sync.chosen, SPEC_PROTOCOL_LOCAL);
     assert_string_equal(back.namespace, p.namespace);
     assert_string_equal(back.job, p.job);
     assert_string_equal(back.uid, p.uid);

@@ -518,7 +518,7 @@ static struct refused refused[] = {
      "spec.sync.stragglers: Greedy needs spec.replicas of 2 or more"},
     {"spec_stragglers_is_for_steps_in_step",
      WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"ASP\", \"stragglers\": \"Elastic\"}"),
-     "spec.sync.stragglers: Elastic needs spec.sync.protocol BSP or Switch, not ASP"},
+     "spec.sync.stragglers: Elastic needs spec.sync.protocol BSP, Switch or Auto, not ASP"},
     {"spec_staleness_needs_asp", WITH("\"replicas\": 2, \"sync\": {\"maxStaleness\": 3}"),
      "spec.sync.maxStaleness: belongs to spec.sync.protocol ASP and has no effect with BSP; leave "
      "it out"},
@@ -840,6 +840,25 @@ static void spec_leaves_the_number_of_replicas_to_the_planner(void **state)
     assert_int_equal(s.replicas, 3);
 }
 
+/* What the planner has chosen: nothing but BSP, or another one after a quarter of the steps. */
+static void spec_auto_is_what_was_chosen(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(
+        parse(WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Auto\", \"localSteps\": 8, "
+                   "\"maxStaleness\": 3, \"stragglers\": \"Elastic\"}"),
+              &s, NULL),
+        ERR_OK);
+    assert_false(spec_is_asynchronous(&s));
+    assert_int_equal(spec_switch_step(&s, 1000), 1000);
+    s.sync.chosen = SPEC_PROTOCOL_LOCAL;
+    assert_int_equal(spec_later_protocol(&s), SPEC_PROTOCOL_LOCAL);
+    assert_int_equal(spec_switch_step(&s, 1000), 250);
+    assert_true(spec_is_asynchronous(&s));
+}
+
 /* For those there must be room. */
 static void spec_greedy_is_asynchronous_for_a_while(void **state)
 {
@@ -900,6 +919,7 @@ int main(void)
         cmocka_unit_test(spec_leaves_the_number_of_replicas_to_the_planner),
         cmocka_unit_test(spec_switches_after_a_number_or_a_part_of_the_steps),
         cmocka_unit_test(spec_greedy_is_asynchronous_for_a_while),
+        cmocka_unit_test(spec_auto_is_what_was_chosen),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_REFUSED + 64];

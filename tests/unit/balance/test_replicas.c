@@ -590,6 +590,41 @@ static void replicas_out_of_step_are_as_fast_as_all_speeds_together(void **state
     assert_true(fabs(rare.step.local_ms - all - slow.step.exchange_ms / 80) < 1e-6);
 }
 
+/* As long as steps of BSP are not half as long again as others. */
+static void replicas_stay_in_step_unless_the_exchange_is_too_slow(void **state)
+{
+    static struct instance in;
+    static struct replicas r;
+    static struct plan plan;
+
+    (void)state;
+    make_buildings(&in, 4, 1e8);
+    in.request.links = NULL;
+    in.request.min_stages = in.request.max_stages = 1;
+    for (int k = 0; k < 4; k++) {
+        in.nodes[k].gflops = 100;
+        in.nodes[k].message = (struct node_message){.ms = 1e-9};
+    }
+    in.spec.training.batch_size = in.spec.training.micro_batches = in.request.job.micro_batches =
+        16;
+    in.spec.replicas = 4;
+    in.spec.sync.local_steps = 100;
+    in.spec.sync.protocol = SPEC_PROTOCOL_AUTO;
+    in.request.link = (struct cost_link){.bytes_per_s = 1e12};
+    assert_int_equal(replicas_choose(&in.request, 4, &r, NULL), ERR_OK);
+    assert_int_equal(replicas_protocol(&r.step), SPEC_PROTOCOL_BSP);
+    replicas_to_plan(&in.request, &r, &plan);
+    assert_int_equal(plan.spec.sync.chosen, SPEC_PROTOCOL_BSP);
+    assert_non_null(strstr(plan.summary.explanation, " Protocol: BSP; a step of BSP takes "));
+    in.request.link = (struct cost_link){.bytes_per_s = 1e6};
+    assert_int_equal(replicas_choose(&in.request, 4, &r, NULL), ERR_OK);
+    assert_int_equal(replicas_protocol(&r.step), SPEC_PROTOCOL_LOCAL);
+    replicas_to_plan(&in.request, &r, &plan);
+    assert_int_equal(plan.spec.sync.chosen, SPEC_PROTOCOL_LOCAL);
+    assert_true(replicas_step_ms(&in.spec, &r.step) == r.step.local_ms);
+    assert_non_null(strstr(plan.summary.explanation, "BSP for 25% of the steps, then Local; "));
+}
+
 /* --- what always holds --- */
 
 static void assert_sound(const struct instance *in, const struct replicas *r)
@@ -877,6 +912,7 @@ int main(void)
         cmocka_unit_test(replicas_lose_little_to_cuts_that_heed_the_exchange),
         cmocka_unit_test(replicas_lose_nothing_to_any_cut_without_an_exchange),
         cmocka_unit_test(replicas_out_of_step_are_as_fast_as_all_speeds_together),
+        cmocka_unit_test(replicas_stay_in_step_unless_the_exchange_is_too_slow),
         cmocka_unit_test(replicas_of_many_nodes_are_sound_and_quickly_near_the_bound),
         cmocka_unit_test(replicas_of_like_nodes_are_all_tried),
         cmocka_unit_test(replicas_get_shares_that_follow_their_speeds),
