@@ -713,6 +713,17 @@ int spec_stage_units(const struct spec *spec, int s)
     return 2 * stages->list[s].layers + (s == 0) + (s == stages->n - 1 ? tail : 0);
 }
 
+bool spec_same_sync(const struct spec *a, const struct spec *b)
+{
+    bool same = true;
+
+    for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
+        if (strncmp(f->key, "sync.", 5) == 0)
+            same = same &&
+                   memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
+    return same;
+}
+
 bool spec_same_workers(const struct spec *a, const struct spec *b)
 {
     const struct spec_stages *x = &a->placement.stages;

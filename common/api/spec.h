@@ -276,6 +276,9 @@ bool spec_is_asynchronous(const struct spec *s);
 /* From which of `total_steps` steps on they are; the number of steps: from none. */
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps);
 
+/* Do replicas work together in the same way, as far as the user says? */
+bool spec_same_sync(const struct spec *a, const struct spec *b);
+
 /* Can a job with training.keepBest keep them: is there a place for checkpoints, in which the best
  * weights wait for the end, and one for the output? `has_output`: a volume, or a folder of the
  * CLI's. ERR_INVALID says what is missing. */

@@ -114,6 +114,12 @@ MUST_CHECK enum err_code place_request(const struct context *c, const struct spe
                                        struct survey *survey, struct partition_request *out,
                                        struct err *err);
 
+/* protocol.c: a change of spec.sync while replicas train. */
+/* Go on to a revision with it. Returns whether that is so. */
+bool protocol_follow(struct context *c);
+/* While that, or another revision, is to be made: c->spec has it. */
+void protocol_take(struct context *c);
+
 /* missing.c: fewer replicas than the spec asks for, while nodes that were lost have no successors.
  */
 /* Has the plan fewer? */

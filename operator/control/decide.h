@@ -82,7 +82,8 @@ struct action {
     int slot;
     int revision;
     int64_t order;
-    bool keeps_spec; /* the revision has the spec of the last one, and not the job's */
+    bool keeps_spec; /* the revision has the spec of the last one, and not the job's ... */
+    bool takes_sync; /* ... but for the job's spec.sync */
     char name[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];
     char node[NODE_NAME_BYTES];

@@ -433,20 +433,49 @@ static enum err_code write_probe_spec(const struct observed *seen, const char *n
     return rc;
 }
 
+/* A spec with another one's `sync`. */
+static enum err_code with_sync(const struct json *spec, const struct json *other, struct json **out,
+                               struct err *err)
+{
+    const struct json *sync = json_get(other, "sync");
+    struct buf text = {.max = REVISION_TEXT_MAX_BYTES};
+    enum err_code rc;
+    struct jsonw w;
+
+    jsonw_init(&w, &text);
+    jsonw_open_object(&w, NULL);
+    for (const struct json *v = json_first(spec); v; v = json_next(v))
+        if (strcmp(json_key(v), "sync") != 0)
+            jsonw_value(&w, json_key(v), v);
+    if (sync)
+        jsonw_value(&w, "sync", sync);
+    jsonw_close(&w);
+    rc = jsonw_finish(&w, err);
+    if (rc == ERR_OK)
+        rc = json_parse(text.data, text.len, out, err);
+    buf_deinit(&text);
+    return rc;
+}
+
 /* Append the document of a new revision. */
 static enum err_code write_document(const struct observed *seen, const struct revision *r,
-                                    bool keeps_spec, struct buf *out, struct err *err)
+                                    const struct action *a, struct buf *out, struct err *err)
 {
     const struct json *spec = seen->spec_json;
-    struct json *last = NULL;
+    struct json *last = NULL, *changed = NULL;
     enum err_code rc = ERR_OK;
 
-    if (keeps_spec) {
+    if (a->keeps_spec) {
         rc = json_parse(seen->revision_text->data, seen->revision_text->len, &last, err);
         spec = json_path(last, "plan.spec");
     }
+    if (rc == ERR_OK && a->takes_sync) {
+        rc = with_sync(spec, seen->spec_json, &changed, err);
+        spec = changed;
+    }
     if (rc == ERR_OK)
         rc = revision_write(r, spec, out, err);
+    json_free(changed);
     json_free(last);
     return rc;
 }
@@ -475,7 +504,7 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         pod.object.component = "revision";
         pod.object.revision = revision->plan.revision;
         names_revision(seen->name, seen->uid, pod.object.revision, out_name);
-        rc = write_document(seen, revision, action->keeps_spec, &document, err);
+        rc = write_document(seen, revision, action, &document, err);
         if (rc == ERR_OK)
             rc = write_revision(seen, &pod.object, &document, out, err);
         buf_deinit(&document);

@@ -278,12 +278,15 @@ static void revise(struct context *c, const struct plan *of_decision)
     struct plan plan = *of_decision;
     int n = c->is_recovering ? recovery_reports(c, reports) : 0;
     const struct resume *last = c->seen->has_revision ? &c->seen->revision.resume : NULL;
+    struct action *a;
 
     revision_make(&plan, reports, n, plan.spec.from.claim[0] ? SOURCE_PRETRAINED : SOURCE_RANDOM,
                   last, &c->out->revision);
     if (c->is_recovering)
         tell_resume(c, reports, n);
-    context_add(c, ACTION_CREATE_REVISION)->keeps_spec = c->is_recovering && c->seen->has_revision;
+    a = context_add(c, ACTION_CREATE_REVISION);
+    a->keeps_spec = c->is_recovering && c->seen->has_revision;
+    a->takes_sync = a->keeps_spec && !spec_same_sync(&plan.spec, &c->seen->revision.plan.spec);
 }
 
 enum err_code place_request(const struct context *c, const struct spec *spec, struct survey *survey,
@@ -390,6 +393,10 @@ static bool repeat(struct context *c)
     }
     c->out->revision = (struct revision){.plan = *last};
     plan->revision = c->number;
+    plan->spec.sync = c->spec.sync;
+    if (!spec_same_sync(&plan->spec, &last->spec) &&
+        spec_later_protocol(&plan->spec) == SPEC_PROTOCOL_ASP)
+        plan->homes_follow_shares = true; /* as the planner has it */
     for (int i = 0; i < plan->n_workers; i++) {
         const struct seen_pod *pod = context_stage_pod(c, i);
 
@@ -418,8 +425,10 @@ void place(struct context *c)
 
     if (is_paused(c) || waits_for_pods(c))
         return;
-    if (c->is_recovering && c->seen->has_revision)
+    if (c->is_recovering && c->seen->has_revision) {
         c->spec = c->seen->revision.plan.spec; /* that of the workers that are left */
+        protocol_take(c);
+    }
     if (rebalance_plan(c) || c->drain == DRAIN_READY) {
         struct plan plan = c->out->revision.plan;
 

@@ -547,7 +547,7 @@ void training_drive(struct context *c)
             return;
         tell(c, &r);
         follow(c);
-        if (!missing_return(c))
+        if (!protocol_follow(c) && !missing_return(c))
             rebalance_look(c);
         if (c->drain == DRAIN_JOINING || c->drain == DRAIN_WAITING) { /* until they answer */
             c->out->ask_reports_ms = DECIDE_POLL_MS;
