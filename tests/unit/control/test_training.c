@@ -133,6 +133,7 @@ static void skipped(struct world *w)
 static void lagging(struct world *w)
 {
     stepped(w);
+    w->seen.revision.plan.spec.sync.stragglers = SPEC_STRAGGLERS_ELASTIC;
     (void)snprintf(w->seen.leader.sync.lagging, sizeof w->seen.leader.sync.lagging,
                    "replica 1 takes 30.0 ms");
 }
