@@ -71,6 +71,9 @@ void context_delete_pod(struct context *c, const struct seen_pod *pod);
  * there is none. */
 const struct seen_pod *context_stage_pod(const struct context *c, int stage);
 int context_n_stages(const struct context *c);
+/* Can all be halted, and lose seconds of training at most? Replicas out of step go back to the
+ * newest checkpoint. */
+bool context_may_halt(const struct context *c);
 /* Is there a worker of this job on the node? */
 bool context_has_worker(const struct context *c, const char *node);
 /* Have all workers accepted the revision in force? */
@@ -115,6 +118,8 @@ MUST_CHECK enum err_code place_request(const struct context *c, const struct spe
                                        struct err *err);
 
 /* protocol.c: a change of spec.sync while replicas train. */
+/* Is there one that needs no other plan, and can all be halted for it? */
+bool protocol_is_due(const struct context *c);
 /* Go on to a revision with it. Returns whether that is so. */
 bool protocol_follow(struct context *c);
 /* While that, or another revision, is to be made: c->spec has it. */

@@ -5,6 +5,8 @@
 
 #include "control/context.h"
 
+#define MAY_LOSE_MS 15000 /* of training; progress is looked at every 10 s */
+
 const char *const pod_phase_names[] = {"Pending", "Running", "Succeeded", "Failed"};
 
 /* --- what the policies share --- */
@@ -140,6 +142,17 @@ const struct seen_pod *context_stage_pod(const struct context *c, int stage)
     return NULL;
 }
 
+bool context_may_halt(const struct context *c)
+{
+    const struct progress *leader = &c->seen->leader;
+    double since_ms = (double)(leader->step - leader->saved.step) * leader->step_ms;
+
+    if (leader->sync.protocol[0] == '\0' ||
+        strcmp(leader->sync.protocol, spec_protocol_names[SPEC_PROTOCOL_BSP]) == 0)
+        return true;
+    return leader->saved.step > 0 && since_ms <= MAY_LOSE_MS;
+}
+
 bool context_has_worker(const struct context *c, const char *node)
 {
     for (int i = 0; i < c->seen->n_pods; i++) {
@@ -261,11 +274,10 @@ static void show_problem(struct context *c)
 /* Workers that run hold a copy of their revision, so that its loss is no reason to disturb them. */
 static void drive(struct context *c)
 {
-    if (context_has_started(c) && training_is_outdated(c))
-        context_false(
-            c, CONDITION_UP_TO_DATE, EVENT_NORMAL, "NextRevision",
-            "spec.placement, worker, checkpoint or output was changed after training began: the "
-            "change takes effect when all workers are started anew.");
+    if (context_has_started(c) && training_is_outdated(c) && !protocol_is_due(c))
+        context_false(c, CONDITION_UP_TO_DATE, EVENT_NORMAL, "NextRevision",
+                      "spec.replicas, sync, placement, worker, checkpoint or output was changed "
+                      "after training began: the change takes effect with the next plan.");
     else
         context_true(c, CONDITION_UP_TO_DATE, EVENT_NONE, "Planned",
                      "The revision was planned with the current spec.");

@@ -82,6 +82,7 @@ struct action {
     int slot;
     int revision;
     int64_t order;
+    bool reads_data; /* the substitute is a first stage */
     bool keeps_spec; /* the revision has the spec of the last one, and not the job's ... */
     bool takes_sync; /* ... but for the job's spec.sync */
     char name[NAMES_BYTES];

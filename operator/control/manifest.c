@@ -536,7 +536,7 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         pod.node = action->node;
         pod.cpu_milli = action->cpu_milli;
         pod.memory_bytes = action->memory_bytes;
-        pod.reads_data = action->stage == 0;
+        pod.reads_data = action->reads_data;
         break;
     case ACTION_CREATE_PROBE_POD:
         names_probe_pod(seen->name, seen->uid, action->node, out_name);

@@ -66,7 +66,7 @@ bool missing_return(struct context *c)
     enum err_code rc;
 
     if (c->drain != DRAIN_NONE || !c->seen->nodes || !decide_is_replica_due(c->seen) ||
-        nodes_survey(c, &nodes, NULL) != ERR_OK)
+        !context_may_halt(c) || nodes_survey(c, &nodes, NULL) != ERR_OK)
         return false;
     rc = nodes.n_measuring > 0 ? ERR_AGAIN
                                : place_request(c, &plan->spec, &nodes.survey, &request, NULL);

@@ -263,6 +263,7 @@ void places_create(struct context *c, const struct place *place, int stage)
     a = context_add(c, ACTION_CREATE_SUBSTITUTE);
     a->stage = stage;
     a->slot = place->slot;
+    a->reads_data = worker->first_unit == 0;
     a->cpu_milli = worker->cpu_milli;
     a->memory_bytes = worker->memory_bytes;
     memcpy(a->node, worker->node, sizeof a->node);

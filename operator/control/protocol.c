@@ -1,6 +1,7 @@
 /* A change of spec.sync while replicas train: the next revision has it, with the same workers and
- * cuts, and begins at a step boundary. Where the pods lack memory for it, or the number of replicas
- * was changed too, it waits for the next plan, like other changes. */
+ * cuts, and begins at a step boundary, or where replicas are out of step at a checkpoint. Where the
+ * pods lack memory for it, or the number of replicas was changed too, it waits for the next plan,
+ * like other changes. */
 #include "balance/reshare.h"
 
 #include <stdio.h>
@@ -61,6 +62,13 @@ void protocol_take(struct context *c)
         c->spec = spec;
 }
 
+bool protocol_is_due(const struct context *c)
+{
+    struct spec spec;
+
+    return context_may_halt(c) && is_changed(c, &spec);
+}
+
 bool protocol_follow(struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
@@ -68,7 +76,7 @@ bool protocol_follow(struct context *c)
     struct spec spec;
 
     if (c->drain != DRAIN_NONE || c->seen->leader.state != PROGRESS_TRAINING ||
-        plan->revision != c->seen->status.revision || !is_changed(c, &spec))
+        !context_may_halt(c) || plan->revision != c->seen->status.revision || !is_changed(c, &spec))
         return false;
     (void)snprintf(text, sizeof text,
                    "spec.sync was changed: the protocol was %s and is %s from the next step on.",

@@ -552,7 +552,7 @@ void rebalance_look(struct context *c)
     if (is_asked(c->seen) && is_fixed(in.plan))
         refuse(c);
     if (c->drain != DRAIN_NONE || !c->seen->nodes || !decide_is_balance_due(c->seen) ||
-        !is_whole(c) || survey(c, &s, NULL) != ERR_OK)
+        !context_may_halt(c) || !is_whole(c) || survey(c, &s, NULL) != ERR_OK)
         return;
     p = (struct places){.survey = &s, .n = in.plan->n_workers};
     for (int i = 0; i < p.n; i++)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Units that move while a job trains, on a real cluster: the CPU quota of one worker is cut to a third in
-# mid-run and given back. That a move changes no bit is checked in tests/integration/test_operator.sh.
+# mid-run and given back. And a replica that lags: for a while, and for good. That a move changes no bit is checked in tests/integration/test_operator.sh.
 # Prints TAP. Leaves the cluster up.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -81,6 +81,32 @@ stays() {
         jq -e '.plan.revision >= 3 and .step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker")'
 }
 check 'no step is repeated and no worker is started again' until_true 60 stays
+
+# Two replicas that share a batch, until one of them has a fifth of its CPU time.
+replicas() {
+    k delete sj moves --wait >/dev/null && k apply -f - <<Y && until_true 240 has_decided lags
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: lags}
+spec:
+  model: {preset: BertTiny, layers: 6, vocabSize: 256, maxPositions: 64}
+  data: {task: MNLI, source: {sample: MNLI}}
+  replicas: 2
+  sync: {stragglers: Elastic}
+  training: {steps: 100000, batchSize: 128, microBatches: 16, maxSequenceLength: 64, evaluateEverySteps: 100000}
+  placement: {minStages: 1, maxStages: 1, rebalance: Auto}
+Y
+}
+check 'a job of two replicas trains, and its shares are judged' replicas
+told() { k get events --field-selector "involvedObject.name=lags,reason=$1" -o 'jsonpath={.items[*].message}' | grep .; }
+lags_for_a_while() {
+    quota lags 1 0.2 && until_true 60 told Straggler && quota lags 1 4.9 && until_true 60 told StragglerGone && comment "$(told Straggler)"
+}
+check 'a replica that is slow for a while is told, and has less to do meanwhile' lags_for_a_while
+lags_for_good() {
+    quota lags 1 0.25 && until_true 240 told Rebalanced && comment "$(told Rebalanced)" && [ "$(field lags '{.status.restarts}')" = 0 ]
+}
+check 'one that stays slow gets another share' lags_for_good
 
 k delete sj --all >/dev/null 2>&1
 k delete pod --all --grace-period=1 >/dev/null 2>&1 # they would train on, to hand their units over

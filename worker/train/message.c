@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define STEPS_MAX   (INT64_C(1) << 40)
+#define SHARE_MAX   65536              /* micro-batches: more than a step has */
 #define SAMPLES_MAX (INT64_C(1) << 28) /* of a split: the last stage has arrays of this length */
 
 /* A batch on the wire: this, then samples, starts, labels or scores, rows, target_ids. */
@@ -291,7 +292,7 @@ static enum err_code check_next(const struct message_next *n, struct err *err)
                        n->n_steps >= 0 && isfinite(n->lag_ms) && isfinite(n->usual_ms);
 
     for (int k = 0; k < PLAN_REPLICAS_MAX; k++)
-        is_possible = is_possible && n->shares[k] >= 0;
+        is_possible = is_possible && n->shares[k] >= 0 && n->shares[k] <= SHARE_MAX;
     if (!is_possible)
         return err_set(err, ERR_PROTOCOL, "end of a step: protocol %d for %d steps", n->protocol,
                        n->n_steps);

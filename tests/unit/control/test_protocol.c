@@ -83,6 +83,27 @@ static void protocol_changes_there_and_back_with_the_same_pods(void **state)
     world_free(w);
 }
 
+/* They would go back to a checkpoint of long ago. */
+static void protocol_of_replicas_out_of_step_waits_for_a_checkpoint(void **state)
+{
+    struct world *w = train();
+
+    (void)state;
+    (void)snprintf(w->seen.leader.sync.protocol, sizeof w->seen.leader.sync.protocol, "Local");
+    w->seen.leader.step = 1000;
+    w->seen.leader.step_ms = 100;
+    world_set_spec(w, is_free);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 1);
+    assert_false(status_is(&w->seen.status, CONDITION_UP_TO_DATE));
+    w->seen.leader.saved.step = 900;
+    world_decide(w);
+    assert_true(world_has_event(w, "SyncChanged"));
+    go_on(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    world_free(w);
+}
+
 static void assert_waits(struct world *w, const char *spec)
 {
     world_set_spec(w, spec);
@@ -132,6 +153,7 @@ int main(void)
         cmocka_unit_test(protocol_changes_there_and_back_with_the_same_pods),
         cmocka_unit_test(protocol_waits_for_the_next_plan_where_only_that_can_choose),
         cmocka_unit_test(protocol_waits_for_larger_pods),
+        cmocka_unit_test(protocol_of_replicas_out_of_step_waits_for_a_checkpoint),
         cmocka_unit_test(protocol_is_that_of_the_next_revision_whatever_it_is_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
