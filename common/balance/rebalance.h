@@ -15,6 +15,11 @@
  * more memory: their units then come from a checkpoint, to which all go back. That must make the
  * step shorter by REBALANCE_GAIN too, beyond what fits into the pods as they are.
  *
+ * Replicas stay on their workers, and none joins. Their shares of the batch follow the speeds, and
+ * units move between the workers of a replica if that makes the step shorter by REBALANCE_GAIN
+ * beyond what other shares do (balance/reshare.h). Steps are predicted with the protocol that is in
+ * force.
+ *
  * So that noise moves nothing, and no move is undone by the next look:
  * - a stage's median must be off the plan by REBALANCE_FAR and by REBALANCE_MADS deviations;
  * - the step must become shorter by REBALANCE_GAIN, in REBALANCE_TIMES looks in a row;

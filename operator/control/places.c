@@ -164,22 +164,38 @@ static enum err_code plan_one(const struct places *p, int memory_percent,
     return ERR_OK;
 }
 
-/* The replicas that these places make up, in their order; the last plan's for its own. */
-static int count_replicas(const struct places *p, const struct plan *last)
+static int replica_of(const struct places *p, const struct plan *last, int i)
 {
-    int n = 0;
+    return last->workers[p->list[i].stage].replica;
+}
 
-    for (int i = 0; i < p->n; i++)
-        n += p->list[i].stage >= 0 && (i == 0 || last->workers[p->list[i].stage].replica !=
-                                                     last->workers[p->list[i - 1].stage].replica);
-    return n;
+/* Are these places of several replicas? Then each has a stage of the last plan. */
+static bool are_several(const struct places *p, const struct plan *last)
+{
+    return plan_n_replicas(last) > 1 && replica_of(p, last, 0) != replica_of(p, last, p->n - 1);
+}
+
+/* Do new pods fit on their nodes? Those that are there are as they are. */
+static enum err_code check_rooms(const struct places *p, const struct partition_request *request,
+                                 const struct replicas *r, struct err *err)
+{
+    for (int k = 0; k < r->n; k++)
+        for (int s = 0; s < r->pipelines[k].n_stages; s++) {
+            const struct placement_stage *stage = &r->pipelines[k].stages[s];
+
+            if (!p->list[stage->node].pod &&
+                stage->memory_bytes > partition_memory(request, stage->node))
+                return err_set(err, ERR_NOT_FOUND, "stage %d of replica %d does not fit on %s", s,
+                               k, request->nodes[stage->node].name);
+        }
+    return ERR_OK;
 }
 
 /* Replicas of the last plan, with other shares and cuts, or without those that are left out. The
- * shares are dealt anew if they do not make up the batch. */
-static enum err_code plan_several(const struct places *p, const struct plan *last,
-                                  const struct partition_request *request, struct plan *plan,
-                                  struct err *err)
+ * shares are dealt anew if they do not make up the batch. Memory as in plan_one(). */
+static enum err_code plan_several(const struct places *p, int memory_percent,
+                                  struct partition_request *request, const struct plan *last,
+                                  struct plan *plan, struct err *err)
 {
     struct replicas replicas;
     int n_units[SPEC_STAGES_MAX];
@@ -193,7 +209,7 @@ static enum err_code plan_several(const struct places *p, const struct plan *las
 
         n_units[i] = p->list[i].n_units;
         plan->workers[i] = *from;
-        if (i == 0 || from->replica != last->workers[p->list[i - 1].stage].replica) {
+        if (i == 0 || from->replica != replica_of(p, last, i - 1)) {
             plan->shares[plan->n_shares++] = p->list[i].micro_batches;
             left -= p->list[i].micro_batches;
         }
@@ -202,8 +218,12 @@ static enum err_code plan_several(const struct places *p, const struct plan *las
     rc = left == 0 ? reshare_measure(request, plan, plan->shares, n_units, &replicas, err)
                    : reshare_find(request, plan, false, &replicas, err);
     if (rc == ERR_OK)
-        replicas_to_plan(request, &replicas, plan);
-    return rc;
+        rc = check_rooms(p, request, &replicas, err);
+    if (rc != ERR_OK)
+        return rc;
+    request->memory_percent = memory_percent;
+    replicas_to_plan(request, &replicas, plan);
+    return ERR_OK;
 }
 
 enum err_code places_plan(const struct context *c, const struct places *p, struct plan *plan,
@@ -218,8 +238,8 @@ enum err_code places_plan(const struct context *c, const struct places *p, struc
     places_request(c, p, &space, &request);
     *plan = *last;
     plan->revision = c->number;
-    rc = count_replicas(p, last) > 1 ? plan_several(p, last, &request, plan, err)
-                                     : plan_one(p, memory_percent, &space, &request, plan, err);
+    rc = are_several(p, last) ? plan_several(p, memory_percent, &request, last, plan, err)
+                              : plan_one(p, memory_percent, &space, &request, plan, err);
     if (rc != ERR_OK)
         return rc;
     plan->spec = last->spec;

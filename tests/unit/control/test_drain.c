@@ -277,17 +277,29 @@ static void drain_leaves_all_units_to_the_neighbour(void **state)
     world_free(w);
 }
 
+static void shrink_spare(struct world *w)
+{
+    for (int i = 0; i < WORLD_NODES; i++)
+        if (strcmp(w->nodes[i].name, plan_of(w)->workers[0].node) != 0 &&
+            strcmp(w->nodes[i].name, plan_of(w)->workers[1].node) != 0)
+            w->nodes[i].memory_bytes = plan_of(w)->workers[0].memory_bytes / 2;
+}
+
 /* Nothing is lost with it: what was at home there moves. */
 static void drain_leaves_out_a_replica_for_which_there_is_no_room(void **state)
 {
     (void)state;
-    for (int stage = 0; stage < 2; stage++) {
+    for (int i = 0; i < 4; i++) {
         struct world *w = world_new(two_replicas);
+        int stage = i % 2;
         int left;
 
         train(w);
         left = plan_of(w)->workers[1 - stage].slot;
-        exclude_spare(w);
+        if (i < 2)
+            exclude_spare(w);
+        else
+            shrink_spare(w);
         hand_over(w, stage);
         check_handed_over(w);
         assert_int_equal(plan_n_replicas(plan_of(w)), 1);
