@@ -242,7 +242,7 @@ check 'a worker of a free replica is killed, and the job goes on from a checkpoi
 lagging() { # lagging STRAGGLERS
     local pid run rc throttle
     sed -e "s/^spec:/spec:\n  sync: {stragglers: $1}\n  replicas: 2/" -e 's/steps: 30/steps: 2000/' "$work/job.yaml" >"$work/lagging.yaml"
-    timeout 120 "$bin/kubectl-skyjob" run -f "$work/lagging.yaml" --workers cpu=1,cpu=1 --data build/sample/mnli >"$work/$1.log" 2>&1 &
+    timeout 240 "$bin/kubectl-skyjob" run -f "$work/lagging.yaml" --workers cpu=1,cpu=1 --data build/sample/mnli >"$work/$1.log" 2>&1 &
     pid=$!
     until_true 60 grep -qE '^step [1-9][0-9][0-9]/' "$work/$1.log"
     run=$(pgrep -P "$pid")

@@ -19,7 +19,7 @@ static char client_answer[32768];
 
 static inline int client_free_port(void)
 {
-    int port = tcp_free_port(0);
+    int port = tcp_quiet_port();
 
     assert_true(port > 0);
     return port;

@@ -54,22 +54,6 @@ struct crew {
 
 /* --- processes --- */
 
-/* Below those that the kernel gives to outgoing connections: sessions close their port and open it
- * again, and no other connection may take it meanwhile. */
-static int free_port(void)
-{
-    static int next;
-    int port;
-
-    if (next == 0)
-        next = 20000 + getpid() % 10000;
-    do {
-        port = tcp_free_port(next);
-        next = next < 32000 ? next + 1 : 20000;
-    } while (port == 0);
-    return port;
-}
-
 static void add(struct crew *crew, int slot)
 {
     const struct member *m = &crew->members[slot];
@@ -442,8 +426,8 @@ void crew_run(const struct crew_params *params, struct crew_result *out)
     assert_int_equal(fleet_new(crew.http, &crew.fleet, NULL), ERR_OK);
     assert_int_equal(follow_new(crew.fleet, ASK_MS, &crew.follow, NULL), ERR_OK);
     for (int i = 0; i < CREW_SLOTS; i++) {
-        crew.members[i].control_port = free_port();
-        crew.members[i].tensor_port = free_port();
+        crew.members[i].control_port = tcp_quiet_port();
+        crew.members[i].tensor_port = tcp_quiet_port();
         if (!params->has_proxies)
             continue;
         crew.members[i].proxy =

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TCP_LOCAL "127.0.0.1"
+#define TCP_LOCAL       "127.0.0.1"
+#define TCP_QUIET_MIN   10000
+#define TCP_QUIET_PORTS 20000
 
 /* Listen on `port` (0: any free one); *out_port is the one it is. Returns the socket, -1 when that
  * is impossible. */
@@ -73,6 +75,18 @@ static inline int tcp_free_port(int port)
     if (fd >= 0)
         (void)close(fd);
     return fd >= 0 ? port : 0;
+}
+
+/* A free one below those that the kernel gives to outgoing connections, of which one could take it
+ * before the caller listens there. Every process begins somewhere else. 0 for none. */
+static inline int tcp_quiet_port(void)
+{
+    static int n_given;
+    int port = 0;
+
+    for (int tries = 0; port == 0 && tries < TCP_QUIET_PORTS; tries++)
+        port = tcp_free_port(TCP_QUIET_MIN + ((int)getpid() * 16 + n_given++) % TCP_QUIET_PORTS);
+    return port;
 }
 
 #endif
