@@ -8,8 +8,6 @@
 #include "train/schedule.h"
 #include "train/weights.h"
 
-#define WAIT_MS 100 /* of one wait; repeated until the exchange is stopped */
-
 /* --- what is decided about a ticket --- */
 
 struct step_end desk_decide(const struct plan *plan, const struct message_facts *facts,
@@ -123,13 +121,10 @@ static void take_back(struct desk *d, int replica, const struct message_sum *sum
 static void await_turn(struct desk *d, int replica)
 {
     int most = d->p.plan->spec.sync.max_staleness;
+    enum err_code rc = ERR_OK;
 
-    while (most > 0 && tickets_must_wait(&d->tickets, replica, most) &&
-           exchange_check(&d->exchange, NULL) == ERR_OK) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-
-        (void)pthread_cond_timedwait(&d->changed, &d->lock, &deadline);
-    }
+    while (rc == ERR_OK && most > 0 && tickets_must_wait(&d->tickets, replica, most))
+        rc = exchange_await(&d->exchange, &d->changed, &d->lock, NULL);
 }
 
 static void serve(struct desk *d, int replica, const struct message_sum *sum,
@@ -263,18 +258,11 @@ static void end_round(struct desk *d, struct message_end *out)
 enum err_code desk_finish(struct desk *d, const struct exchange *x, struct message_end *out,
                           struct err *err)
 {
-    bool is_over = false;
     enum err_code rc = ERR_OK;
 
     (void)pthread_mutex_lock(&d->lock);
-    while (rc == ERR_OK && !is_over) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-
-        rc = exchange_check(x, err);
-        is_over = tickets_are_over(&d->tickets) && d->n_served == d->n_clerks;
-        if (rc == ERR_OK && !is_over)
-            (void)pthread_cond_timedwait(&d->changed, &d->lock, &deadline);
-    }
+    while (rc == ERR_OK && !(tickets_are_over(&d->tickets) && d->n_served == d->n_clerks))
+        rc = exchange_await(x, &d->changed, &d->lock, err);
     if (rc == ERR_OK)
         end_round(d, out);
     (void)pthread_mutex_unlock(&d->lock);

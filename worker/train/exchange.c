@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/thread.h"
 #include "wire/bf16.h"
 
 #define WAIT_MS 100 /* of one call; repeated until the exchange is stopped */
@@ -28,6 +29,15 @@ enum err_code exchange_check(const struct exchange *x, struct err *err)
     if (has_failed(x))
         return err_set(err, x->other->why.code, "%s", x->other->why.text);
     return is_stopped(x) ? err_set(err, ERR_GONE, "the session was stopped") : ERR_OK;
+}
+
+enum err_code exchange_await(const struct exchange *x, pthread_cond_t *changed,
+                             pthread_mutex_t *lock, struct err *err)
+{
+    const struct timespec deadline = thread_deadline(WAIT_MS);
+
+    (void)pthread_cond_timedwait(changed, lock, &deadline);
+    return exchange_check(x, err);
 }
 
 struct exchange exchange_beside(const struct exchange *x, const atomic_bool *stops)

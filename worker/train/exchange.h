@@ -9,6 +9,7 @@
 #ifndef TRAIN_EXCHANGE_H
 #define TRAIN_EXCHANGE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "train/edges.h"
@@ -70,6 +71,11 @@ MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key k
 /* ERR_GONE once the owner has stopped it, or the failure of the other thread. For long work between
  * two calls. */
 MUST_CHECK enum err_code exchange_check(const struct exchange *x, struct err *err);
+
+/* With `lock` held, wait a moment for `changed`, then exchange_check(): for a loop around what is
+ * waited for. */
+MUST_CHECK enum err_code exchange_await(const struct exchange *x, pthread_cond_t *changed,
+                                        pthread_mutex_t *lock, struct err *err);
 
 /* link_wait_ready() that the owner can stop. ERR_GONE, or its errors. */
 MUST_CHECK enum err_code exchange_wait_ready(struct exchange *x, int timeout_ms, struct err *err);

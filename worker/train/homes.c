@@ -6,8 +6,6 @@
 #include "base/thread.h"
 #include "nn/threads.h"
 
-#define WAIT_MS 100 /* of one wait; repeated until the exchange is stopped */
-
 static bool has_unit(const struct plan_worker *w, int unit)
 {
     return unit >= w->first_unit && unit < w->first_unit + w->n_units;
@@ -137,21 +135,13 @@ static enum err_code send_piece(struct homes *h, const struct homes_order *order
 /* Until the trainer has completed its gradient of unit `i`. */
 static enum err_code wait_for_gradient(struct homes *h, int i, struct err *err)
 {
-    bool is_here = false;
+    enum err_code rc = ERR_OK;
 
-    while (!is_here) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-        enum err_code rc = exchange_check(&h->exchange, err);
-
-        if (rc != ERR_OK)
-            return rc;
-        (void)pthread_mutex_lock(&h->lock);
-        if (!h->has_gradient[i])
-            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
-        is_here = h->has_gradient[i];
-        (void)pthread_mutex_unlock(&h->lock);
-    }
-    return ERR_OK;
+    (void)pthread_mutex_lock(&h->lock);
+    while (rc == ERR_OK && !h->has_gradient[i])
+        rc = exchange_await(&h->exchange, &h->changed, &h->lock, err);
+    (void)pthread_mutex_unlock(&h->lock);
+    return rc;
 }
 
 static enum err_code collect(struct homes *h, const struct homes_order *order, struct err *err)
@@ -274,22 +264,14 @@ static enum err_code move_weights(struct homes *h, const struct homes_order *ord
 /* The next order, when there is one. */
 static enum err_code next_order(struct homes *h, struct homes_order *out, struct err *err)
 {
-    bool is_here = false;
+    enum err_code rc = ERR_OK;
 
-    while (!is_here) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-        enum err_code rc = exchange_check(&h->exchange, err);
-
-        if (rc != ERR_OK)
-            return rc;
-        (void)pthread_mutex_lock(&h->lock);
-        if (h->n_orders == 0)
-            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
-        is_here = h->n_orders > 0;
-        *out = h->orders[0];
-        (void)pthread_mutex_unlock(&h->lock);
-    }
-    return ERR_OK;
+    (void)pthread_mutex_lock(&h->lock);
+    while (rc == ERR_OK && h->n_orders == 0)
+        rc = exchange_await(&h->exchange, &h->changed, &h->lock, err);
+    *out = h->orders[0];
+    (void)pthread_mutex_unlock(&h->lock);
+    return rc;
 }
 
 static void end_order(struct homes *h)
@@ -424,19 +406,14 @@ void homes_put(struct homes *h, int i)
 /* Wait for the weights of a unit or, with i < 0, for all orders. */
 static enum err_code wait_for(struct homes *h, int i, const struct exchange *x, struct err *err)
 {
-    bool is_done = !h->is_open;
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && !is_done) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-
-        rc = exchange_check(x, err);
-        (void)pthread_mutex_lock(&h->lock);
-        is_done = i >= 0 ? h->has_weights[i] : h->n_orders == 0;
-        if (rc == ERR_OK && !is_done)
-            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
-        (void)pthread_mutex_unlock(&h->lock);
-    }
+    if (!h->is_open)
+        return ERR_OK;
+    (void)pthread_mutex_lock(&h->lock);
+    while (rc == ERR_OK && (i >= 0 ? !h->has_weights[i] : h->n_orders > 0))
+        rc = exchange_await(x, &h->changed, &h->lock, err);
+    (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
 

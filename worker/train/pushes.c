@@ -6,8 +6,6 @@
 #include "base/thread.h"
 #include "nn/threads.h"
 
-#define WAIT_MS 100 /* of one wait; repeated until the exchange is stopped */
-
 void pushes_apply(struct pushes *p, int unit, size_t at, size_t n, float *grads,
                   const struct message_push *how)
 {
@@ -177,18 +175,11 @@ void pushes_close(struct pushes *p)
 
 enum err_code pushes_wait(struct pushes *p, const struct exchange *x, struct err *err)
 {
-    bool is_done = false;
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && !is_done) {
-        const struct timespec deadline = thread_deadline(WAIT_MS);
-
-        rc = exchange_check(x, err);
-        (void)pthread_mutex_lock(&p->lock);
-        is_done = p->n_pushing == 0;
-        if (rc == ERR_OK && !is_done)
-            (void)pthread_cond_timedwait(&p->changed, &p->lock, &deadline);
-        (void)pthread_mutex_unlock(&p->lock);
-    }
+    (void)pthread_mutex_lock(&p->lock);
+    while (rc == ERR_OK && p->n_pushing > 0)
+        rc = exchange_await(x, &p->changed, &p->lock, err);
+    (void)pthread_mutex_unlock(&p->lock);
     return rc;
 }
