@@ -221,7 +221,7 @@ free() { # free NAME SYNC [SLOT]: kills that worker when replicas are free
     wait "$pid"
 }
 is_free() { # is_free NAME: it has all steps, and has learned
-    losses "$1" | jq -s -e '.[-1][0] == 300 and (map(.[1]) | min) < .[0][1]' && [ "$(find "$work/$1" -name 'model-*.safetensors' | wc -l)" = 2 ]
+    losses "$1" | jq -s -e '.[-1][0] == 300 and (map(.[1]) | min) < .[0][1]' && ls "$work/$1"/model*.safetensors
 }
 replicas_free() {
     free "$1" "$2" || { cat "$work/$1.log"; return 1; }
