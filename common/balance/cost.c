@@ -44,6 +44,15 @@ struct node_pace cost_pace(const struct cost_job *job)
     return job->pace.attention > 0 ? job->pace : usual;
 }
 
+struct cost_job cost_job_in_replica(const struct cost_job *job)
+{
+    struct cost_job out = *job;
+
+    out.pace = cost_pace(job);
+    out.pace.update = 0;
+    return out;
+}
+
 struct floats {
     double kept; /* from forward to backward, with the unit's output: inputs of products, and what a
                   * normalisation or GELU needs. Attention's probabilities are computed again. */

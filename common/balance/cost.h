@@ -114,6 +114,9 @@ struct model_load cost_load_mean(const struct cost_job *job);
 
 /* What was measured for the job, else the constants above. */
 struct node_pace cost_pace(const struct cost_job *job);
+/* The same job without the optimizer's share of a micro-batch: in a replica that is a time of its
+ * own (balance/replicas.h). */
+struct cost_job cost_job_in_replica(const struct cost_job *job);
 
 /* Of a whole checkpoint: parameters and moments of all units. */
 int64_t cost_checkpoint_bytes(const struct spec *spec);

@@ -231,6 +231,17 @@ int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s)
     return cut_run_bytes(p, c->first[s], c->first[s + 1], cut_in_flight(p, c->n_stages - 1 - s));
 }
 
+int64_t cut_moving_bytes(const struct cut_problem *p, const struct cut *c, int s, int first,
+                         int end)
+{
+    int64_t bytes = cut_stage_bytes(p, c, s);
+
+    for (int u = first; u < end; u++)
+        if (u < c->first[s] || u >= c->first[s + 1])
+            bytes += p->state_bytes[u + 1] - p->state_bytes[u];
+    return bytes;
+}
+
 double cut_step_ms(const struct cut_problem *p, const struct cut *c)
 {
     return c->sum_ms + (p->n_microbatches - 1) * c->max_ms;

@@ -143,6 +143,11 @@ static inline const double *cut_edges_ms(const struct cut_problem *p, int from, 
 /* Fill in sum_ms and max_ms from the stages. */
 void cut_measure(const struct cut_problem *p, struct cut *c);
 
+/* Bytes of stage s while units move: of those before, first..end-1, the ones that it gives away
+ * stay until the first step is over. */
+int64_t cut_moving_bytes(const struct cut_problem *p, const struct cut *c, int s, int first,
+                         int end);
+
 /* Bytes of stage s; the step that the cut is predicted to take. */
 int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s);
 double cut_step_ms(const struct cut_problem *p, const struct cut *c);

@@ -7,7 +7,6 @@
 
 #include "balance/reshare.h"
 #include "balance/search.h"
-#include "balance/split.h"
 #include "base/buf.h"
 
 /* What a decision is made of. */
@@ -89,7 +88,7 @@ static void scale_nodes(struct look *l)
     double least = INFINITY, most = 0;
 
     if (l->shared)
-        job = split_job(&l->in->request);
+        job = cost_job_in_replica(&job);
     cost_of_units(&job, units);
     for (int i = 0; i < l->n; i++) {
         const struct plan_worker *w = &plan->workers[i];
@@ -171,19 +170,14 @@ static bool is_kept(const struct look *l)
            has_same_cuts(&l->shared[0], &l->shared[1]);
 }
 
-/* Does the stage fit into its pod, also while units move: those that are given away stay until the
- * first step is over. */
+/* Does the stage fit into its pod, also while units move? */
 static bool stage_fits(const struct look *l, const struct cut *c, int s)
 {
-    const struct cut_problem *p = &l->problem;
-    int64_t bytes = cut_stage_bytes(p, c, s);
     int from = c->node[s];
+    bool is_there = from < l->n;
 
-    for (int u = from < l->n ? l->now.first[from] : 0; from < l->n && u < l->now.first[from + 1];
-         u++)
-        if (u < c->first[s] || u >= c->first[s + 1])
-            bytes += p->state_bytes[u + 1] - p->state_bytes[u];
-    return bytes <= p->nodes[from].memory;
+    return cut_moving_bytes(&l->problem, c, s, is_there ? l->now.first[from] : 0,
+                            is_there ? l->now.first[from + 1] : 0) <= l->problem.nodes[from].memory;
 }
 
 static bool fits(const struct look *l, const struct cut *c)
@@ -572,6 +566,15 @@ static void list_shares(const struct look *l, const struct cut *c, int *out_n,
     }
 }
 
+/* What there is, or the best. */
+static void list_workers(const struct look *l, bool is_best, int *out_n, struct status_share *out)
+{
+    if (l->shared)
+        list_shared(l, &l->shared[is_best], out_n, out);
+    else
+        list_shares(l, is_best ? &l->best : &l->now, out_n, out);
+}
+
 static void add_units(const struct cut *c, char *text, size_t bytes)
 {
     for (int i = 0; i < c->n_stages; i++)
@@ -815,13 +818,8 @@ static void move(const struct look *l, struct rebalance_decision *out)
     next->n_moves++;
     next->before_ms = l->in->measured->window.step_ms;
     next->expected_percent = (int)percent_of(l->best_ms, l->now_ms);
-    if (l->shared) {
-        list_shared(l, &l->shared[1], &next->n_next, next->next);
-        list_shared(l, &l->shared[0], &next->n_last, next->last);
-    } else {
-        list_shares(l, &l->best, &next->n_next, next->next);
-        list_shares(l, &l->now, &next->n_last, next->last);
-    }
+    list_workers(l, true, &next->n_next, next->next);
+    list_workers(l, false, &next->n_last, next->last);
     hold(l, 1, next);
 }
 

@@ -37,7 +37,7 @@ static enum err_code part_init(const struct partition_request *all, const struct
     }
     out->spec.training.batch_size =
         all->job.spec->training.batch_size / plan->micro_batches * share;
-    out->request.job = split_job(all);
+    out->request.job = cost_job_in_replica(&all->job);
     out->request.job.spec = &out->spec;
     out->request.job.micro_batches = share;
     out->request.nodes = all->nodes + out->at.first_worker;
@@ -71,16 +71,11 @@ static struct cut take_units(const struct part *p, const struct plan *plan, cons
 /* Also while units move. */
 static bool fits(const struct part *p, const struct plan *plan, const struct cut *c)
 {
-    const struct cut_problem *problem = &p->problem;
-
     for (int s = 0; s < c->n_stages; s++) {
         const struct plan_worker *w = &plan->workers[p->at.first_worker + s];
-        int64_t bytes = cut_stage_bytes(problem, c, s);
 
-        for (int u = w->first_unit; u < w->first_unit + w->n_units; u++)
-            if (u < c->first[s] || u >= c->first[s + 1])
-                bytes += problem->state_bytes[u + 1] - problem->state_bytes[u];
-        if (bytes > problem->nodes[s].memory)
+        if (cut_moving_bytes(&p->problem, c, s, w->first_unit, w->first_unit + w->n_units) >
+            p->problem.nodes[s].memory)
             return false;
     }
     return true;
@@ -105,8 +100,7 @@ enum cutting {
     CUT_ANEW,
 };
 
-/* One replica with a share of the batch. One that cannot be cut anew stays as it is.
- */
+/* One replica with a share of the batch. One that cannot be cut anew stays as it is. */
 static enum err_code place(const struct partition_request *all, const struct plan *plan, int k,
                            int share, const int *n_units, enum cutting cutting,
                            struct placement *out, struct err *err)

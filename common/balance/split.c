@@ -107,15 +107,6 @@ static enum err_code find_candidates(struct split_problem *p, const struct cost_
     return ERR_OK;
 }
 
-struct cost_job split_job(const struct partition_request *r)
-{
-    struct cost_job job = r->job;
-
-    job.pace = cost_pace(&r->job);
-    job.pace.update = 0;
-    return job;
-}
-
 /* The embeddings over the fastest link; and all parameters at the speed of all nodes. */
 static void find_least(struct split_problem *p)
 {
@@ -148,7 +139,7 @@ enum err_code split_problem_init(const struct partition_request *request, struct
                               .n_units = model_units(m),
                               .update_flops = cost_pace(&request->job).update,
                               .plan.spec = *request->job.spec};
-    struct cost_job job = split_job(request);
+    struct cost_job job = cost_job_in_replica(&request->job);
     struct cost_unit units[MODEL_UNITS_MAX];
     enum err_code rc;
 
@@ -280,7 +271,7 @@ static struct partition_request request_of(struct split_problem *p, uint64_t nod
     p->spec = *all->job.spec;
     p->spec.training.batch_size =
         all->job.spec->training.batch_size / all->job.micro_batches * share;
-    r.job = split_job(all);
+    r.job = cost_job_in_replica(&all->job);
     r.job.spec = &p->spec;
     r.job.micro_batches = share;
     r.nodes = p->nodes;

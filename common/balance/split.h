@@ -104,9 +104,6 @@ MUST_CHECK enum err_code split_measure_swap(struct split_problem *p, const struc
  * most PARTITION_CANDIDATES_MAX nodes. */
 void split_measure_placed(const struct partition_request *request, struct replicas *r);
 
-/* The request's job without the optimizer's share of micro-batches. */
-struct cost_job split_job(const struct partition_request *r);
-
 /* The pipelines as placements. Errors are those of split_pipeline(). */
 MUST_CHECK enum err_code split_place(struct split_problem *p, const struct split *split,
                                      struct placement out[static PLAN_REPLICAS_MAX],

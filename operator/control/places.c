@@ -36,9 +36,8 @@ void places_pace(const struct context *c, const struct survey *s, int first_unit
     struct cost_unit unit;
     double flops = 0;
 
-    job.pace = cost_pace(&job);
     if (plan_n_replicas(last) > 1)
-        job.pace.update = 0; /* which is no part of a replica's micro-batches */
+        job = cost_job_in_replica(&job);
     for (int u = first_unit; u < first_unit + n_units; u++) {
         cost_of_unit(&job, u, &unit);
         flops += unit.flops;

@@ -11,8 +11,6 @@
 
 #include <cmocka.h>
 
-#include "balance/split.h"
-
 #define WORKERS_MAX 8
 #define MICRO       8
 #define ROOM_BYTES  ((int64_t)16 << 30)
@@ -55,7 +53,7 @@ static void begin(int n_replicas, int n_stages)
 static double pipeline_ms(int replica, int first_units, int share)
 {
     struct plan_replica r = plan_replica(&job.plan, replica);
-    struct cost_job without_update = split_job(&job.request);
+    struct cost_job without_update = cost_job_in_replica(&job.request.job);
     struct cost_unit units[MODEL_UNITS_MAX];
     double ms[2] = {0};
     double edge_ms = 0;
