@@ -518,6 +518,28 @@ void world_start_training(struct world *w)
     assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
 }
 
+void world_make_alike(struct world *w)
+{
+    for (int i = 0; i < WORLD_NODES; i++) {
+        w->nodes[i].cpu_milli = 2000;
+        w->nodes[i].annotations.gflops = 40;
+    }
+}
+
+void world_train_on(struct world *w)
+{
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)world_settle(w);
+    w->seen.has_leader = true;
+    w->seen.leader = (struct progress){.state = PROGRESS_TRAINING,
+                                       .revision = w->seen.revision.plan.revision,
+                                       .step = 7,
+                                       .total_steps = 100000,
+                                       .loss = 1};
+    (void)world_settle(w);
+}
+
 int world_count(const struct world *w, enum action_kind kind)
 {
     int n = 0;

@@ -66,6 +66,10 @@ void world_remove_pod(struct world *w, struct seen_pod *pod);
 void world_end_session(struct world *w, int stage, int64_t ended_ms);
 /* To the middle of training. */
 void world_start_training(struct world *w);
+/* All nodes are alike, and have room for a worker with all units. */
+void world_make_alike(struct world *w);
+/* All pods run, and the leader of the newest plan trains, 7 steps of very many being done. */
+void world_train_on(struct world *w);
 
 int world_count(const struct world *w, enum action_kind kind);
 const struct action *world_find(const struct world *w, enum action_kind kind);

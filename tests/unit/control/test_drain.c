@@ -30,10 +30,7 @@ static void train(struct world *w)
 {
     const struct revision *r = &w->seen.revision;
 
-    for (int i = 0; i < WORLD_NODES; i++) {
-        w->nodes[i].cpu_milli = 2000;
-        w->nodes[i].annotations.gflops = 40;
-    }
+    world_make_alike(w);
     world_start_training(w);
     w->seen.has_leader = true;
     w->seen.leader = (struct progress){.state = PROGRESS_TRAINING,

@@ -36,28 +36,11 @@ static struct world *train(void)
 {
     struct world *w = world_new(two_replicas);
 
-    for (int i = 0; i < WORLD_NODES; i++) {
-        w->nodes[i].cpu_milli = 2000;
-        w->nodes[i].annotations.gflops = 40;
-    }
+    world_make_alike(w);
     w->nodes[2].excluded = EXCLUDED_CORDONED;
     world_start_training(w);
     assert_int_equal(plan_n_replicas(plan_of(w)), 2);
     return w;
-}
-
-static void go_on(struct world *w)
-{
-    (void)world_settle(w);
-    world_run_pods(w);
-    (void)world_settle(w);
-    w->seen.has_leader = true;
-    w->seen.leader = (struct progress){.state = PROGRESS_TRAINING,
-                                       .revision = plan_of(w)->revision,
-                                       .step = 7,
-                                       .total_steps = 100000,
-                                       .loss = 1};
-    (void)world_settle(w);
 }
 
 /* Its pod is gone, too. Returns the node. */
@@ -77,7 +60,7 @@ static void missing_replica_is_done_without(void **state)
 
     (void)state;
     (void)lose_node(w, 1);
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 2);
     assert_int_equal(plan_n_replicas(plan_of(w)), 1);
     assert_int_equal(plan_of(w)->spec.replicas, 2);
@@ -93,14 +76,14 @@ static void missing_replica_returns_with_its_node(void **state)
     struct node_object *node = lose_node(w, 1);
 
     (void)state;
-    go_on(w);
+    world_train_on(w);
     node->excluded = EXCLUDED_NOT;
     assert_false(decide_is_replica_due(&w->seen)); /* not at once */
     w->seen.now_ms += HOLD_MS;
     assert_true(decide_is_replica_due(&w->seen));
     world_decide(w);
     assert_true(world_has_event(w, "ReplicaReturns"));
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 3);
     assert_int_equal(plan_n_replicas(plan_of(w)), 2);
     assert_int_equal(plan_of(w)->workers[0].incarnation, 1);
@@ -116,7 +99,7 @@ static void missing_replica_is_looked_for_now_and_then(void **state)
 
     (void)state;
     (void)lose_node(w, 1);
-    go_on(w);
+    world_train_on(w);
     for (int i = 0; i < 3; i++) {
         w->seen.now_ms += HOLD_MS;
         assert_true(decide_is_replica_due(&w->seen));
@@ -135,7 +118,7 @@ static void missing_replica_is_none_where_another_node_has_room(void **state)
     (void)state;
     w->nodes[2].excluded = EXCLUDED_NOT;
     (void)lose_node(w, 1);
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_n_replicas(plan_of(w)), 2);
     w->seen.now_ms += HOLD_MS;
     assert_false(decide_is_replica_due(&w->seen));

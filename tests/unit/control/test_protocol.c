@@ -25,29 +25,14 @@ static const struct plan *plan_of(const struct world *w)
     return &w->seen.revision.plan;
 }
 
-static void go_on(struct world *w)
-{
-    (void)world_settle(w);
-    w->seen.has_leader = true;
-    w->seen.leader = (struct progress){.state = PROGRESS_TRAINING,
-                                       .revision = plan_of(w)->revision,
-                                       .step = 7,
-                                       .total_steps = 100000,
-                                       .loss = 1};
-    (void)world_settle(w);
-}
-
 static struct world *train(void)
 {
     struct world *w = world_new(in_step);
 
-    for (int i = 0; i < WORLD_NODES; i++) {
-        w->nodes[i].cpu_milli = 2000;
-        w->nodes[i].annotations.gflops = 40;
-    }
+    world_make_alike(w);
     w->nodes[2].excluded = EXCLUDED_CORDONED;
     world_start_training(w);
-    go_on(w);
+    world_train_on(w);
     return w;
 }
 
@@ -60,7 +45,7 @@ static void protocol_changes_there_and_back_with_the_same_pods(void **state)
     world_set_spec(w, is_free);
     world_decide(w);
     assert_true(world_has_event(w, "SyncChanged"));
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 2);
     assert_int_equal(plan_of(w)->spec.sync.protocol,
                      SPEC_PROTOCOL_ASP); /* as the document has it */
@@ -68,7 +53,7 @@ static void protocol_changes_there_and_back_with_the_same_pods(void **state)
     assert_true(plan_of(w)->homes_follow_shares);
     assert_true(status_is(&w->seen.status, CONDITION_UP_TO_DATE));
     world_set_spec(w, in_step);
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 3);
     assert_int_equal(plan_of(w)->spec.sync.protocol, SPEC_PROTOCOL_BSP);
     assert_int_equal(plan_of(w)->spec.sync.max_staleness, 0);
@@ -99,7 +84,7 @@ static void protocol_of_replicas_out_of_step_waits_for_a_checkpoint(void **state
     w->seen.leader.saved.step = 900;
     world_decide(w);
     assert_true(world_has_event(w, "SyncChanged"));
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 2);
     world_free(w);
 }
@@ -107,7 +92,7 @@ static void protocol_of_replicas_out_of_step_waits_for_a_checkpoint(void **state
 static void assert_waits(struct world *w, const char *spec)
 {
     world_set_spec(w, spec);
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 1);
     assert_int_equal(plan_of(w)->spec.sync.protocol, SPEC_PROTOCOL_BSP);
     assert_false(status_is(&w->seen.status, CONDITION_UP_TO_DATE));
@@ -140,7 +125,7 @@ static void protocol_is_that_of_the_next_revision_whatever_it_is_for(void **stat
     world_set_spec(w, is_free);
     (void)world_settle(w);
     world_run_pods(w);
-    go_on(w);
+    world_train_on(w);
     assert_int_equal(plan_of(w)->revision, 2);
     assert_int_equal(plan_of(w)->spec.sync.protocol, SPEC_PROTOCOL_ASP);
     assert_true(status_is(&w->seen.status, CONDITION_RUNNING));

@@ -40,10 +40,7 @@ static struct world *train(const char *spec)
 {
     struct world *w = world_new(spec);
 
-    for (int i = 0; i < WORLD_NODES; i++) {
-        w->nodes[i].cpu_milli = 2000;
-        w->nodes[i].annotations.gflops = 40;
-    }
+    world_make_alike(w);
     w->nodes[2].excluded = EXCLUDED_CORDONED;
     world_start_training(w);
     w->seen.has_leader = true;

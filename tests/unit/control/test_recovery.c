@@ -356,10 +356,7 @@ static void recovery_goes_to_another_node_when_the_last_one_is_gone(void **state
     int n_kept = 0;
 
     (void)state;
-    for (int i = 0; i < WORLD_NODES; i++) { /* else the others get more than they have memory for */
-        w->nodes[i].cpu_milli = 2000;
-        w->nodes[i].annotations.gflops = 40;
-    }
+    world_make_alike(w); /* else the others get more than they have memory for */
     trained(w, 7);
     before = pods_of(w);
     assert_int_equal(plan_of(w)->n_workers, 2);
