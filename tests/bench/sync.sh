@@ -36,22 +36,19 @@ uneven_workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
 set_up() {
     part=uneven workers=$uneven_workers n_replicas=$n n_steps=$steps batch=8 micro=$((4 * n)) model='preset: BertTiny' sync='protocol: BSP'
     case $1 in
-    even) micro=$n ;;
-    bsp) ;;
-    asp) sync='protocol: ASP' ;;
-    local*) sync="protocol: Local, localSteps: ${1#local}" ;;
-    switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
     calm | wait | elastic | greedy)
-        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 model='preset: BertTiny, layers: 12' ;;&
-    elastic) sync='stragglers: Elastic' ;;
-    greedy) sync='stragglers: Greedy' ;;
-    link-*)
-        part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 ;;&
-    link-asp) sync='protocol: ASP' ;;
-    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" n_steps=256 ;;
+        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 model='preset: BertTiny, layers: 12' ;;
+    link-*) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 ;;
     esac
     case $1 in
-    even | bsp | asp | local* | switch* | calm | wait | elastic | greedy | link-bsp | link-asp | link-local*) ;;
+    bsp | calm | wait | link-bsp) ;;
+    even) micro=$n ;;
+    asp | link-asp) sync='protocol: ASP' ;;
+    local*) sync="protocol: Local, localSteps: ${1#local}" ;;
+    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" n_steps=256 ;;
+    switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
+    elastic) sync='stragglers: Elastic' ;;
+    greedy) sync='stragglers: Greedy' ;;
     *) echo "no such run: $1" >&2 && exit 2 ;;
     esac
 }
