@@ -713,14 +713,18 @@ int spec_stage_units(const struct spec *spec, int s)
     return 2 * stages->list[s].layers + (s == 0) + (s == stages->n - 1 ? tail : 0);
 }
 
+static bool is_same_field(const struct field *f, const struct spec *a, const struct spec *b)
+{
+    return memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
+}
+
 bool spec_same_sync(const struct spec *a, const struct spec *b)
 {
     bool same = true;
 
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         if (strncmp(f->key, "sync.", 5) == 0)
-            same = same &&
-                   memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
+            same = same && is_same_field(f, a, b);
     return same;
 }
 
@@ -728,17 +732,16 @@ bool spec_same_workers(const struct spec *a, const struct spec *b)
 {
     const struct spec_stages *x = &a->placement.stages;
     const struct spec_stages *y = &b->placement.stages;
-    bool same = x->n == y->n;
+    bool same = x->n == y->n && spec_same_sync(a, b);
 
     /* The CRD keeps model, data, training and wire as they are; failurePolicy and
      * placement.rebalance are read when they count. */
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         if (f->kind != FIELD_LIST && strcmp(f->key, "placement.rebalance") != 0 &&
-            (strcmp(f->key, "replicas") == 0 || strncmp(f->key, "sync.", 5) == 0 ||
-             strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
-             strncmp(f->key, "checkpoint.", 11) == 0 || strncmp(f->key, "output.", 7) == 0))
-            same = same &&
-                   memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
+            (strcmp(f->key, "replicas") == 0 || strncmp(f->key, "placement.", 10) == 0 ||
+             strncmp(f->key, "worker.", 7) == 0 || strncmp(f->key, "checkpoint.", 11) == 0 ||
+             strncmp(f->key, "output.", 7) == 0))
+            same = same && is_same_field(f, a, b);
     for (int s = 0; same && s < x->n; s++)
         same = x->list[s].layers == y->list[s].layers && x->list[s].units == y->list[s].units &&
                strcmp(x->list[s].node, y->list[s].node) == 0;

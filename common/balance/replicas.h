@@ -98,8 +98,8 @@
 /* Share of the shortest predicted step that more replicas must gain. Each has the whole model in
  * memory once more and needs the links between replicas to be as quick as measured. */
 #define REPLICAS_GAIN 0.03
-/* Auto stays with BSP unless a step of it is so many times as long as one of another protocol: the
- * others' gradients are stale, or their weights differ for a while. */
+/* Auto stays with BSP unless its step takes this many times as long as that of another protocol,
+ * whose gradients are stale or whose weights differ for a while. */
 #define REPLICAS_FREE_TIMES 1.5
 #define REPLICAS_LEAD_GAIN  0.05 /* that a slower lead must gain */
 

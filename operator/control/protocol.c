@@ -73,15 +73,14 @@ bool protocol_follow(struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
     char text[STATUS_MESSAGE_BYTES];
-    struct spec spec;
 
     if (c->drain != DRAIN_NONE || c->seen->leader.state != PROGRESS_TRAINING ||
-        !context_may_halt(c) || plan->revision != c->seen->status.revision || !is_changed(c, &spec))
+        plan->revision != c->seen->status.revision || !protocol_is_due(c))
         return false;
     (void)snprintf(text, sizeof text,
                    "spec.sync was changed: the protocol was %s and is %s from the next step on.",
                    spec_protocol_names[plan->spec.sync.protocol],
-                   spec_protocol_names[spec.sync.protocol]);
+                   spec_protocol_names[c->seen->spec->sync.protocol]);
     context_add_event(c, false, "SyncChanged", text);
     restart_next(
         c, &(struct next){

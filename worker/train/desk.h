@@ -51,8 +51,8 @@ struct desk { /* all fields private */
     pthread_cond_t changed;
     struct tickets tickets;
     struct message_sum last[PLAN_REPLICAS_MAX]; /* of each replica ... */
-    double batches_ms[PLAN_REPLICAS_MAX];       /* ... and of all its tickets: batch_ms ... */
-    int n_batches[PLAN_REPLICAS_MAX];           /* ... of so many */
+    double batches_ms[PLAN_REPLICAS_MAX];       /* ... and over all its tickets: batch_ms ... */
+    int n_batches[PLAN_REPLICAS_MAX];           /* ... and how many had one */
     struct message_loss loss;                   /* since the leader was told last ... */
     int64_t n_tokens;                           /* ... likewise */
     int64_t told_steps;                         /* steps done then ... */

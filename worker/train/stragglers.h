@@ -40,8 +40,8 @@ struct stragglers_replica {
     int n_slow;                         /* samples since it became a straggler */
     double last_ms;                     /* the newest sample; 0: there is none */
     double sum_ms;                      /* of the next one ... */
-    int n_summed;                       /* ... from so many steps ... */
-    double elapsed_ms;                  /* ... that took this long */
+    int n_summed;                       /* ... the steps that had one ... */
+    double elapsed_ms;                  /* ... and the time of all */
     bool is_slow;
 };
 

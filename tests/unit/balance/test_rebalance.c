@@ -943,7 +943,7 @@ static void shares_go_back_when_steps_are_longer_with_them(void **state)
     assert_memory_equal(j.plan.shares, j.first.shares, sizeof j.plan.shares);
 }
 
-/* Tickets go to whoever is free: shares are of no use but for the homes. */
+/* A replica that is free takes the next ticket: shares are of no use but for the homes. */
 static void replicas_out_of_step_keep_their_shares(void **state)
 {
     struct job j;

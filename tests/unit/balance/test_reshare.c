@@ -49,7 +49,8 @@ static void begin(int n_replicas, int n_stages)
         memcpy(job.nodes[i].name, job.plan.workers[i].node, sizeof job.nodes[i].name);
 }
 
-/* T(m) of a replica of one or two workers with so many units on the first, written again. */
+/* T(m) of a replica of one or two workers, `first_units` of its units on the first; written again.
+ */
 static double pipeline_ms(int replica, int first_units, int share)
 {
     struct plan_replica r = plan_replica(&job.plan, replica);
