@@ -91,6 +91,20 @@ static struct floats floats_of(const struct spec *spec, enum unit_kind kind,
     return (struct floats){load->n_seqs * (m->labels + 8), passing + 3 * load->n_seqs * hidden};
 }
 
+/* Replicas that train alone offer their weights unit by unit, from a copy of one. */
+static double offered_floats(const struct spec *spec)
+{
+    const struct model *m = &spec->model;
+    bool may_be_alone =
+        spec->sync.protocol == SPEC_PROTOCOL_AUTO ||
+        (spec_is_asynchronous(spec) && spec_later_protocol(spec) == SPEC_PROTOCOL_LOCAL);
+    double largest = 0;
+
+    for (int u = 0; may_be_alone && u < model_units(m); u++)
+        largest = fmax(largest, (double)model_unit_params(m, u));
+    return largest;
+}
+
 void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
 {
     const struct node_pace pace = cost_pace(job);
@@ -130,7 +144,8 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
         .flops = flops + pace.update * ((double)params + (double)words / 4) / job->micro_batches,
         .state_bytes = ((areas + copied + snapshots) * params + 2 * words) * COST_FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * COST_FLOAT_BYTES,
-        .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * COST_FLOAT_BYTES,
+        .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept) + offered_floats(spec)) *
+                         COST_FLOAT_BYTES,
         .slot_bytes = is_last ? 0 : (int64_t)full.tokens * m->hidden * COST_FLOAT_BYTES,
         /* After the pooler there is one vector per sequence. */
         .edge_mean_bytes =

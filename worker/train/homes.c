@@ -48,11 +48,21 @@ static bool is_of_weights(const struct homes_order *order)
     return order->kind == HOMES_SPREAD || order->kind == HOMES_PULL;
 }
 
+/* What the order is about. */
+static float *floats_of(const struct homes *h, const struct homes_order *order, int i)
+{
+    const struct weights_unit *u = &h->weights->units[i];
+
+    if (order->kind == HOMES_MEET)
+        return order->meeting.offered;
+    return is_of_weights(order) ? weights_floats(u, order->area) : u->grads;
+}
+
 static enum err_code by_piece(struct homes *h, const struct homes_order *order, int i,
                               piece_fn *move, struct err *err)
 {
     const struct weights_unit *u = &h->weights->units[i];
-    float *floats = is_of_weights(order) ? weights_floats(u, order->area) : u->grads;
+    float *floats = floats_of(h, order, i);
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
@@ -85,7 +95,7 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
         bool is_end = i == edges->n_homes;
         const struct home_edges *from = &edges->homes[is_end ? 0 : i];
         struct exchange_key key =
-            exchange_key(exchange_edge(from->grads_in), MESSAGE_GRADS, order->step, unit);
+            exchange_key(exchange_edge(from->grads_in), order->message, order->step, unit);
         struct link_message msg;
         const float *piece;
         enum err_code rc;
@@ -103,7 +113,7 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
         rc = exchange_recv(&h->exchange, key, &msg, err);
         if (rc != ERR_OK)
             return rc;
-        rc = exchange_view(&h->exchange, &msg, n, NULL, &piece, err);
+        rc = exchange_view(&h->exchange, &msg, n, h->unpacked, &piece, err);
         if (rc == ERR_OK && is_first && !is_behind)
             memcpy(h->sum, piece, n * sizeof *piece);
         else if (rc == ERR_OK)
@@ -116,19 +126,20 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
     return ERR_OK;
 }
 
-/* Send it to its home, and begin anew. */
+/* Send it to its home; a gradient begins anew. */
 static enum err_code send_piece(struct homes *h, const struct homes_order *order,
                                 const struct piece *p, struct err *err)
 {
     const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
-    struct exchange_key key = exchange_key(exchange_edge(home->grads_out), MESSAGE_GRADS,
+    struct exchange_key key = exchange_key(exchange_edge(home->grads_out), order->message,
                                            order->step, h->weights->first_unit + p->i);
     enum err_code rc;
 
     if (order->kind == HOMES_COLLECT && !computes(order, h->replica))
         return ERR_OK;
     rc = exchange_send(&h->exchange, key, NULL, 0, p->floats, p->n, err);
-    memset(p->floats, 0, p->n * sizeof *p->floats);
+    if (order->kind != HOMES_MEET)
+        memset(p->floats, 0, p->n * sizeof *p->floats);
     return rc;
 }
 
@@ -259,6 +270,55 @@ static enum err_code move_weights(struct homes *h, const struct homes_order *ord
     return rc;
 }
 
+/* --- one unit of replicas that train alone --- */
+
+/* At home: the outer step, from the mean of what all have offered. */
+static enum err_code step_piece(struct homes *h, const struct homes_order *order,
+                                const struct piece *p, struct err *err)
+{
+    const struct homes_meeting *m = &order->meeting;
+    const struct piece own = {p->i, p->at, p->n, h->own};
+    float *params = m->params + p->at;
+    enum err_code rc;
+
+    memcpy(own.floats, p->floats, p->n * sizeof *own.floats);
+    rc = add_piece(h, order, &own, err);
+    if (rc != ERR_OK)
+        return rc;
+    outer_apply(&m->how, params, own.floats, m->velocity ? m->velocity + p->at : NULL, p->n);
+    for (size_t k = 0; k < p->n; k++)
+        p->floats[k] -= params[k];
+    return ERR_OK;
+}
+
+static enum err_code send_stepped(struct homes *h, const struct homes_order *order,
+                                  const struct piece *p, struct err *err)
+{
+    const struct piece stepped = {p->i, p->at, p->n, order->meeting.params + p->at};
+
+    return send_weights(h, order, &stepped, err);
+}
+
+static enum err_code receive_stepped(struct homes *h, const struct homes_order *order,
+                                     const struct piece *p, struct err *err)
+{
+    const struct piece stepped = {p->i, p->at, p->n, h->own};
+    enum err_code rc = receive_weights(h, order, &stepped, err);
+
+    for (size_t k = 0; rc == ERR_OK && k < p->n; k++)
+        p->floats[k] -= stepped.floats[k];
+    return rc;
+}
+
+static enum err_code meet(struct homes *h, const struct homes_order *order, struct err *err)
+{
+    int i = order->meeting.i;
+    bool is_home = is_at_home(h, i);
+    enum err_code rc = by_piece(h, order, i, is_home ? step_piece : send_piece, err);
+
+    return rc == ERR_OK ? by_piece(h, order, i, is_home ? send_stepped : receive_stepped, err) : rc;
+}
+
 /* --- the thread --- */
 
 /* The next order, when there is one. */
@@ -288,7 +348,8 @@ static void *run(void *arg)
                                          struct err *err) = {[HOMES_COLLECT] = collect,
                                                              [HOMES_SPREAD] = move_weights,
                                                              [HOMES_PUSH] = push,
-                                                             [HOMES_PULL] = move_weights};
+                                                             [HOMES_PULL] = move_weights,
+                                                             [HOMES_MEET] = meet};
     struct homes *h = arg;
     struct homes_order order;
     struct err why = {.text = ""};
@@ -303,6 +364,25 @@ static void *run(void *arg)
     if (rc != ERR_OK)
         exchange_fail(&h->exchange, &why);
     return NULL;
+}
+
+static void give_room_back(struct homes *h)
+{
+    free(h->sum);
+    free(h->exchange.packed);
+}
+
+static enum err_code take_room(struct homes *h, struct err *err)
+{
+    h->sum = malloc(3 * EDGES_PIECE_FLOATS * sizeof *h->sum);
+    h->exchange.packed = malloc(EDGES_PIECE_FLOATS * sizeof *h->exchange.packed);
+    if (!h->sum || !h->exchange.packed) {
+        give_room_back(h);
+        return err_set(err, ERR_NO_MEMORY, "no memory to add gradients");
+    }
+    h->own = h->sum + EDGES_PIECE_FLOATS;
+    h->unpacked = h->own + EDGES_PIECE_FLOATS;
+    return ERR_OK;
 }
 
 enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
@@ -321,15 +401,15 @@ enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
     x->other = &h->failure;
     h->exchange = exchange_beside(x, &h->stops);
     find_homes(h);
-    h->sum = malloc(EDGES_PIECE_FLOATS * sizeof *h->sum);
-    if (!h->sum)
-        return err_set(err, ERR_NO_MEMORY, "no memory to add gradients");
+    rc = take_room(h, err);
+    if (rc != ERR_OK)
+        return rc;
     (void)pthread_mutex_init(&h->lock, NULL);
     thread_cond_init(&h->changed);
     rc = thread_start(&h->thread, run, h, err);
     h->is_open = rc == ERR_OK;
     if (!h->is_open)
-        free(h->sum);
+        give_room_back(h);
     return rc;
 }
 
@@ -343,7 +423,7 @@ void homes_close(struct homes *h, struct exchange *x)
     x->other = NULL;
     (void)pthread_cond_destroy(&h->changed);
     (void)pthread_mutex_destroy(&h->lock);
-    free(h->sum);
+    give_room_back(h);
     h->is_open = false;
 }
 
@@ -382,15 +462,37 @@ void homes_spread_moments(struct homes *h, int64_t step)
 void homes_collect(struct homes *h, int64_t step, uint32_t replicas)
 {
     if (h->is_open)
-        give_order(h,
-                   (struct homes_order){.kind = HOMES_COLLECT, .step = step, .replicas = replicas});
+        give_order(h, (struct homes_order){.kind = HOMES_COLLECT,
+                                           .message = MESSAGE_GRADS,
+                                           .step = step,
+                                           .replicas = replicas});
+}
+
+void homes_collect_weights(struct homes *h, int64_t step)
+{
+    give_order(h, (struct homes_order){.kind = HOMES_COLLECT,
+                                       .message = MESSAGE_OFFER,
+                                       .step = step,
+                                       .replicas = UINT32_MAX});
+    for (int i = 0; i < h->weights->n_units; i++)
+        homes_put(h, i);
 }
 
 void homes_push(struct homes *h, int64_t number, const struct message_push *push)
 {
-    give_order(h, (struct homes_order){.kind = HOMES_PUSH, .step = number, .push = *push});
+    give_order(h, (struct homes_order){
+                      .kind = HOMES_PUSH, .message = MESSAGE_GRADS, .step = number, .push = *push});
     if (!push->is_last)
         give_order(h, (struct homes_order){.kind = HOMES_PULL, .step = number});
+}
+
+void homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting)
+{
+    give_order(h, (struct homes_order){.kind = HOMES_MEET,
+                                       .message = MESSAGE_OFFER,
+                                       .step = number,
+                                       .replicas = UINT32_MAX,
+                                       .meeting = *meeting});
 }
 
 void homes_put(struct homes *h, int i)

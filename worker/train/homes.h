@@ -14,6 +14,9 @@
  * (train/pushes.h). Here they are pushed, once it is known how to apply them, and the weights are
  * pulled, those of units at home too: a ticket needs weights that do not change.
  *
+ * While they train alone, all meet about one unit after the other, in rising order: so here too
+ * none waits in a circle.
+ *
  * Layer: train (may use wire api base). Threads: the trainer's and its own. In a plan of one
  * replica there is nothing to do: all calls return at once.
  */
@@ -24,6 +27,7 @@
 #include <stdatomic.h>
 
 #include "train/exchange.h"
+#include "train/outer.h"
 #include "train/pushes.h"
 #include "train/weights.h"
 
@@ -34,15 +38,28 @@ enum homes_kind {
     HOMES_SPREAD,  /* weights to the guests, or moments */
     HOMES_PUSH,    /* gradients to the homes, which apply them */
     HOMES_PULL,    /* weights after that */
+    HOMES_MEET,    /* weights of a unit to its home, which makes an outer step, and back */
+};
+
+/* MEET: of replicas that train alone (train/outer.h). */
+struct homes_meeting {
+    int i;           /* unit of the stage */
+    float *offered;  /* its weights here; afterwards what they have more than those at home */
+    float *params;   /* at home, the state's; else NULL ... */
+    float *velocity; /* ... likewise; NULL: none */
+    struct outer_step how;
 };
 
 /* What the thread does next. */
 struct homes_order {
     enum homes_kind kind;
-    int64_t step;             /* or the number of the push */
-    enum weights_area area;   /* SPREAD */
-    uint32_t replicas;        /* COLLECT: a bit for each that computes anything */
+    enum message_kind
+        message;            /* COLLECT, PUSH, MEET: of a piece to the home, gradients or weights */
+    int64_t step;           /* or the number of the push */
+    enum weights_area area; /* SPREAD */
+    uint32_t replicas;      /* COLLECT: a bit for each that computes anything */
     struct message_push push; /* PUSH */
+    struct homes_meeting meeting;
 };
 
 struct homes { /* all fields private */
@@ -52,7 +69,7 @@ struct homes { /* all fields private */
     int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
     struct exchange exchange;        /* the thread's */
     struct pushes *pushes;           /* of asynchronous replicas; borrowed */
-    float *sum;                      /* room for a piece */
+    float *sum, *own, *unpacked;     /* room for a piece */
     bool is_open;
     pthread_t thread;
     atomic_bool stops;
@@ -81,12 +98,18 @@ void homes_spread(struct homes *h, int64_t step);
 void homes_spread_moments(struct homes *h, int64_t step);
 /* A step begins: collect its gradients from these replicas, a bit for each. */
 void homes_collect(struct homes *h, int64_t step, uint32_t replicas);
+/* The weights of all replicas, which have trained alone, in the place of their gradients. */
+void homes_collect_weights(struct homes *h, int64_t step);
 /* This worker's gradient of unit `i` of its stage is complete. */
 void homes_put(struct homes *h, int i);
 
 /* A ticket has ended, and all gradients are complete: push them, and pull the weights unless it is
  * the last one. `number` counts the round's pushes of this worker. */
 void homes_push(struct homes *h, int64_t number, const struct message_push *push);
+
+/* All replicas meet about a unit. `number` counts such meetings about each. Whatever the order says
+ * is borrowed until homes_wait(). */
+void homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting);
 
 /* Wait until the weights of unit `i` of the stage are here; until everything that was ordered is
  * done: then the gradients of units at home are sums over all replicas. Errors of

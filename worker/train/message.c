@@ -308,7 +308,8 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
         end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate) ||
-        !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed) || e->n_tokens < 0)
+        !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed) ||
+        !is_flag(e->joins) || e->n_tokens < 0)
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
     if (ticket->next < -1 || ticket->next > STEPS_MAX || !is_share(ticket->share) ||

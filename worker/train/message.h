@@ -26,7 +26,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     10 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     11 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4  /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -47,6 +47,7 @@
     X(COPY, B)     /* a piece of a checkpoint's shard, for another node (train/copies.h) */        \
     X(COPIED, M)   /* the answer to the last one */                                                \
     X(GRADS, T)    /* a piece of a unit's gradient, to its home (train/homes.h) */                 \
+    X(OFFER, T)    /* a piece of a unit's weights, likewise (train/outer.h) */                     \
     X(WEIGHTS, T)  /* a piece of a unit's parameters, from its home */                             \
     X(PUSH, M)     /* how a home applies the gradients of a ticket, which follow */
 
@@ -177,6 +178,7 @@ struct message_end {
     int32_t has_failed;                  /* ... 1: all have ended it, and some could not write it */
     int64_t n_tokens;                    /* of all replicas */
     double ticket_ms[PLAN_REPLICAS_MAX]; /* of each replica, behind steps alone; else 0 */
+    int32_t joins; /* behind steps alone, 1: all replicas take the weights of the homes */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX]; /* as in the sum, like what follows */
     double stage_mad_ms[SPEC_STAGES_MAX];

@@ -30,6 +30,19 @@ void outer_deal(int64_t n_tickets, int n, const double ticket_ms[], int64_t out[
         out[r + 1] += out[r];
 }
 
+int64_t outer_due(const struct model *m, int unit, int64_t n_tickets)
+{
+    double before = 0, all = 0;
+
+    for (int u = 0; u < model_units(m); u++) {
+        double params = (double)model_unit_params(m, u);
+
+        all += params;
+        before += u < unit ? params : u == unit ? params / 2 : 0;
+    }
+    return (int64_t)((double)n_tickets * before / all);
+}
+
 void outer_apply(const struct outer_step *how, float *params, float *sums, float *velocity,
                  size_t n)
 {

@@ -8,7 +8,12 @@
  * 2311.08105). With the rate 1 and no momentum the new weights are the mean (Lin et al. 2018, arXiv
  * 1808.07217). All tickets weigh the same: a replica that has computed few has moved as little.
  *
- * So weights travel once in many steps, and no replica waits for another one's step.
+ * So weights travel once in many steps, and no replica waits for another one's step. Where a
+ * meeting is not needed for anything else, an evaluation or a checkpoint, they travel unit by unit
+ * in the course of these steps, while the replica computes: a unit's outer step is made from what
+ * its weights were when the replica offered them, and what the replica has changed since then stays
+ * in its own (Douillard et al. 2025, arXiv 2501.18512, take a part of both instead).
+ *
  * Layer: train (may use api base). Threads: any; pure.
  */
 #ifndef TRAIN_OUTER_H
@@ -17,9 +22,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/model.h"
+
 /* Deal `n_tickets` among `n` replicas so that all end at the same time, as far as whole tickets
  * allow: replica r gets those from out[r] to before out[r + 1]. `ticket_ms` is what one takes. */
 void outer_deal(int64_t n_tickets, int n, const double ticket_ms[], int64_t out[]);
+
+/* After how many of its `n_tickets` a replica offers the weights of this unit: so that all travel
+ * evenly over the tickets, by their bytes, in rising order. */
+int64_t outer_due(const struct model *m, int unit, int64_t n_tickets);
 
 struct outer_step {
     double rate;

@@ -151,6 +151,18 @@ static float **layout_at_home(struct stage *s, struct arena *arena)
     return list;
 }
 
+static size_t largest_unit(const struct weights *w)
+{
+    size_t largest = 0;
+
+    for (int i = 0; i < w->n_units; i++) {
+        size_t params = model_unit_params(w->model, w->first_unit + i);
+
+        largest = params > largest ? params : largest;
+    }
+    return largest;
+}
+
 static void layout_sums(struct stage *s, struct arena *arena)
 {
     const struct weights *w = &s->weights;
@@ -182,6 +194,8 @@ static void layout(struct stage *s, struct arena *arena)
         s->snapshots = layout_at_home(s, arena);
     if (is_local(s) && s->plan->spec.sync.outer_momentum > 0)
         s->velocity = layout_at_home(s, arena);
+    if (is_local(s))
+        s->offered = arena_floats(arena, largest_unit(&s->weights));
     layout_sums(s, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
@@ -315,12 +329,18 @@ void stage_offer_weights(struct stage *s)
     }
 }
 
-void stage_meet(struct stage *s, const struct state *state)
+struct outer_step stage_outer_step(const struct stage *s)
 {
     const struct spec *spec = &s->plan->spec;
-    const struct outer_step how = {.rate = spec->sync.outer_rate,
-                                   .momentum = spec->sync.outer_momentum,
-                                   .n_replicas = plan_n_replicas(s->plan)};
+
+    return (struct outer_step){.rate = spec->sync.outer_rate,
+                               .momentum = spec->sync.outer_momentum,
+                               .n_replicas = plan_n_replicas(s->plan)};
+}
+
+void stage_meet(struct stage *s, const struct state *state)
+{
+    const struct outer_step how = stage_outer_step(s);
 
     for (int i = 0; i < s->weights.n_units; i++) {
         const struct weights_unit *u = &state->units[s->weights.first_unit + i];
@@ -328,6 +348,21 @@ void stage_meet(struct stage *s, const struct state *state)
         if (stage_is_home(s, i))
             outer_apply(&how, u->params, u->grads, s->velocity ? s->velocity[i] : NULL, u->count);
     }
+}
+
+void stage_offer_unit(struct stage *s, int i)
+{
+    const struct weights_unit *u = &s->weights.units[i];
+
+    memcpy(s->offered, u->params, u->count * sizeof *u->params);
+}
+
+void stage_take_unit(struct stage *s, int i)
+{
+    const struct weights_unit *u = &s->weights.units[i];
+
+    for (size_t k = 0; k < u->count; k++)
+        u->params[k] -= s->offered[k];
 }
 
 static enum unit_kind kind_of(const struct stage *s, int i)

@@ -21,6 +21,7 @@
 #include "api/plan.h"
 #include "nn/unit.h"
 #include "train/message.h"
+#include "train/outer.h"
 #include "train/state.h"
 #include "train/stopwatch.h"
 #include "train/tie.h"
@@ -66,6 +67,7 @@ struct stage {
     float **sums;      /* [n_units]: of the shares before; NULL where the replica has one */
     float **snapshots; /* [n_units]: weights of units at home; NULL where none are taken */
     float **velocity;  /* [n_units]: of units at home, for outer steps; NULL: no momentum */
+    float *offered;    /* [largest unit]: of replicas that train alone; else NULL */
     float *scratch;
     float *saved;    /* of the unit that computes, when activations are recomputed */
     float *out;      /* of the last unit */
@@ -112,6 +114,13 @@ void stage_drop_snapshot(struct stage *s, const struct state *state);
  * gradients, to be added up at the homes of units, where they become those of the state. */
 void stage_offer_weights(struct stage *s);
 void stage_meet(struct stage *s, const struct state *state);
+
+/* The same for one unit, while the replica trains on: what its weights are now is copied to
+ * s->offered, to be replaced by what the replica has to give up of it (train/homes.h). */
+void stage_offer_unit(struct stage *s, int i);
+void stage_take_unit(struct stage *s, int i);
+/* How homes make an outer step. */
+struct outer_step stage_outer_step(const struct stage *s);
 
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
  * tokens outside the vocabulary and sequences longer than the model's positions;

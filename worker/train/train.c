@@ -367,17 +367,17 @@ static int64_t next_boundary(const struct train *t, int64_t step)
 /* One step, or a round of them. */
 static enum err_code go_on(struct train *t, int64_t step, struct err *err)
 {
-    int64_t end = next_boundary(t, step);
+    int64_t boundary = next_boundary(t, step);
     int64_t n_steps = t->next.n_steps;
+    int64_t end;
 
     t->protocol = (enum spec_protocol)t->next.protocol;
     if (t->protocol == SPEC_PROTOCOL_BSP)
         return train_run_step(t, step, err);
     if (t->protocol == SPEC_PROTOCOL_LOCAL)
         n_steps = t->plan->spec.sync.local_steps;
-    if (n_steps > 0 && step + n_steps < end)
-        end = step + n_steps;
-    return t->protocol == SPEC_PROTOCOL_LOCAL ? train_run_alone(t, end, err)
+    end = n_steps > 0 && step + n_steps < boundary ? step + n_steps : boundary;
+    return t->protocol == SPEC_PROTOCOL_LOCAL ? train_run_alone(t, end, end == boundary, err)
                                               : train_run_round(t, end, err);
 }
 

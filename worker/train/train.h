@@ -81,6 +81,7 @@ struct train {
     int64_t round_from_ns;      /* when this round of asynchronous steps began */
     int64_t shown_ns;           /* when the leader last showed steps out of step */
     bool has_moments;           /* of guests: replicas have trained alone in this session */
+    bool is_apart;              /* replicas that train alone: weights of their own */
     double ticket_ms[PLAN_REPLICAS_MAX]; /* each replica's mean in the last steps alone, or 0 */
     struct pace computing;               /* per micro-batch: wall time and CPU time */
     struct pace stepping;                /* of whole steps: wall time; the leader's */

@@ -8,13 +8,16 @@
 #include "train/outer.h"
 #include "train/weights.h"
 
-/* A replica between two meetings. */
+/* A replica from one meeting to the next. */
 struct alone {
     int64_t first_step, n_steps; /* of all replicas together */
     int64_t begin, end;          /* its tickets ... */
     int64_t next;                /* ... and where it is in them */
-    int64_t from_ns;
-    struct message_loss loss; /* since then, the last stage's ... */
+    bool joins;                  /* it ends where all replicas take the same weights */
+    int n_offered; /* units of the stage in mid-round; the last one may be under way */
+    bool is_under_way;
+    double ticket_ms;         /* what one took, once all are done */
+    struct message_loss loss; /* of them, the last stage's ... */
     int64_t n_tokens;         /* ... likewise */
     int64_t n_not_shown;      /* tokens, about, since the leader showed a step */
 };
@@ -103,14 +106,53 @@ static void show_alone(struct train *t, struct alone *a, struct message_end *end
     train_show_ticket(t, end);
 }
 
+/* The unit that is under way, if one is. */
+static enum err_code take_unit(struct train *t, struct alone *a, struct err *err)
+{
+    enum err_code rc = a->is_under_way ? homes_wait(&t->homes, &t->exchange, err) : ERR_OK;
+
+    if (rc == ERR_OK && a->is_under_way)
+        stage_take_unit(t->stage, a->n_offered - 1);
+    a->is_under_way = false;
+    return rc;
+}
+
+/* Offer the units that are due, each when the one before is here again. */
+static enum err_code offer_units(struct train *t, struct alone *a, struct err *err)
+{
+    struct stage *s = t->stage;
+    const struct weights *w = &s->weights;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && !a->joins && a->n_offered < w->n_units &&
+           outer_due(&t->plan->spec.model, w->first_unit + a->n_offered, a->end - a->begin) <=
+               a->next - a->begin) {
+        int i = a->n_offered;
+        bool is_home = stage_is_home(s, i);
+        struct homes_meeting m = {.i = i, .offered = s->offered, .how = stage_outer_step(s)};
+
+        rc = take_unit(t, a, err);
+        if (rc != ERR_OK)
+            return rc;
+        if (is_home)
+            m.params = t->state->units[w->first_unit + i].params;
+        if (is_home && s->velocity)
+            m.velocity = s->velocity[i];
+        stage_offer_unit(s, i);
+        homes_meet(&t->homes, a->first_step, &m);
+        a->n_offered++;
+        a->is_under_way = true;
+    }
+    return rc;
+}
+
 static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct err *err)
 {
     int64_t step = tickets_step(a->next, plan_n_replicas(t->plan));
     struct message_end end = {.n_stages = 0};
     struct message_sum sum;
-    enum err_code rc;
+    enum err_code rc = train_compute_ticket(t, a->next, err);
 
-    rc = train_compute_ticket(t, a->next, err);
     if (rc == ERR_OK)
         rc = train_add_up_replica(t, step, &sum, err);
     if (rc == ERR_OK && t->stage->is_last) {
@@ -128,12 +170,30 @@ static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct e
     if (rc != ERR_OK)
         return rc;
     if (++a->next < a->end)
+        rc = offer_units(t, a, err);
+    if (rc == ERR_OK && a->next < a->end)
         rc = tie_spread(&t->stage->tie, &t->exchange, step, err);
     show_alone(t, a, &end);
     return rc;
 }
 
-/* What the decider makes of a meeting. Weights that are not finite cannot be left out. */
+/* What all have summed up, to the decider. */
+static enum err_code add_up_alone(struct train *t, const struct alone *a, int64_t step,
+                                  struct message_sum *sum, struct err *err)
+{
+    enum err_code rc;
+
+    t->is_ticket = false;
+    t->schedule.n_microbatches = 0; /* its pace is known */
+    t->loss = a->loss;
+    t->tokens = a->n_tokens;
+    rc = train_add_up_replica(t, step, sum, err);
+    sum->ticket_ms = a->ticket_ms;
+    return rc == ERR_OK ? train_add_up_all(t, step, sum, err) : rc;
+}
+
+/* What the decider makes of it. Weights that are not finite cannot be left out. All take the same
+ * ones where something else needs them. */
 static struct message_end decide_meeting(const struct train *t, const struct alone *a,
                                          const struct message_sum *sum)
 {
@@ -143,34 +203,18 @@ static struct message_end decide_meeting(const struct train *t, const struct alo
     out.end.updates = t->state->updates + a->n_steps - 1;
     out.ticket.steps_done = out.end.step;
     out.next = train_decide_next(t, out.end.step);
+    out.joins = a->joins || out.saves || out.next.protocol != SPEC_PROTOCOL_LOCAL;
     memcpy(out.ticket_ms, t->ticket_ms, sizeof out.ticket_ms);
     return out;
 }
 
-/* The weights of all replicas go to the homes, and what all have summed up to the decider. */
-static enum err_code meet_alone(struct train *t, const struct alone *a, struct message_end *end,
-                                struct err *err)
+static enum err_code meet(struct train *t, const struct alone *a, struct message_end *end,
+                          struct err *err)
 {
     int64_t step = a->first_step + a->n_steps - 1;
-    double ticket_ms = a->end > a->begin ? train_ms_since(a->from_ns) / (double)(a->end - a->begin)
-                                         : t->ticket_ms[train_replica(t)];
     struct message_sum sum;
-    enum err_code rc;
+    enum err_code rc = add_up_alone(t, a, step, &sum, err);
 
-    stage_offer_weights(t->stage);
-    homes_collect(&t->homes, step, (UINT32_C(1) << plan_n_replicas(t->plan)) - 1);
-    for (int i = 0; i < t->stage->weights.n_units; i++)
-        homes_put(&t->homes, i);
-    rc = homes_wait(&t->homes, &t->exchange, err);
-    t->is_ticket = false;
-    t->schedule.n_microbatches = 0; /* its pace is known */
-    t->loss = a->loss;
-    t->tokens = a->n_tokens;
-    if (rc == ERR_OK)
-        rc = train_add_up_replica(t, step, &sum, err);
-    sum.ticket_ms = ticket_ms;
-    if (rc == ERR_OK)
-        rc = train_add_up_all(t, step, &sum, err);
     if (rc == ERR_OK && train_is_decider(t))
         *end = decide_meeting(t, a, &sum);
     if (rc == ERR_OK)
@@ -188,33 +232,77 @@ static enum err_code meet_alone(struct train *t, const struct alone *a, struct m
     return rc;
 }
 
-enum err_code train_run_alone(struct train *t, int64_t until, struct err *err)
+/* The weights of all replicas go to the homes, and come back as those of the state. */
+static enum err_code join(struct train *t, const struct alone *a, struct message_end *end,
+                          struct err *err)
 {
-    struct message_end end = {.n_stages = 0};
-    struct alone a = deal_tickets(t, until);
-    int64_t from_ns;
     enum err_code rc;
 
-    if (!t->has_moments)
-        homes_spread_moments(&t->homes, a.first_step);
-    t->has_moments = true;
-    rc = train_part(t, err);
-    a.from_ns = clock_now_ns();
-    while (rc == ERR_OK && a.next < a.end)
-        rc = run_ticket_alone(t, &a, err);
-    from_ns = clock_now_ns();
+    stage_offer_weights(t->stage);
+    homes_collect_weights(&t->homes, a->first_step + a->n_steps - 1);
+    rc = homes_wait(&t->homes, &t->exchange, err);
     if (rc == ERR_OK)
-        rc = meet_alone(t, &a, &end, err);
+        rc = meet(t, a, end, err);
     if (rc != ERR_OK)
         return rc;
     stage_meet(t->stage, t->state);
+    state_reach(t->state, &end->end);
+    return train_join(t, end, err);
+}
+
+/* The replicas train on with weights of their own. */
+static enum err_code stay_apart(struct train *t, const struct message_end *end, struct err *err)
+{
+    state_reach(t->state, &end->end);
+    t->state->is_between = true;
+    t->is_ticket = true;
+    train_show_ticket(t, end);
+    return tie_spread(&t->stage->tie, &t->exchange, t->state->step - 1, err);
+}
+
+static enum err_code part(struct train *t, struct err *err)
+{
+    enum err_code rc;
+
+    if (!t->has_moments)
+        homes_spread_moments(&t->homes, t->state->step);
+    t->has_moments = true;
+    rc = train_part(t, err);
+    t->is_apart = rc == ERR_OK;
+    return rc;
+}
+
+enum err_code train_run_alone(struct train *t, int64_t until, bool joins, struct err *err)
+{
+    struct message_end end = {.n_stages = 0};
+    struct alone a = deal_tickets(t, until);
+    int64_t from_ns, alone_ns;
+    enum err_code rc = t->is_apart ? ERR_OK : part(t, err);
+
+    a.joins = joins;
+    from_ns = clock_now_ns();
+    while (rc == ERR_OK && a.next < a.end)
+        rc = run_ticket_alone(t, &a, err);
+    alone_ns = clock_now_ns();
+    a.ticket_ms = a.end > a.begin ? (double)(alone_ns - from_ns) / 1e6 / (double)(a.end - a.begin)
+                                  : t->ticket_ms[train_replica(t)];
+    if (rc == ERR_OK)
+        rc = offer_units(t, &a, err);
+    if (rc == ERR_OK)
+        rc = take_unit(t, &a, err);
+    if (rc == ERR_OK && !a.joins) {
+        rc = meet(t, &a, &end, err);
+        a.joins = end.joins;
+    }
+    if (rc == ERR_OK)
+        rc = a.joins ? join(t, &a, &end, err) : stay_apart(t, &end, err);
+    if (rc != ERR_OK)
+        return rc;
     memcpy(t->ticket_ms, end.ticket_ms, sizeof t->ticket_ms);
-    state_reach(t->state, &end.end);
-    rc = train_join(t, &end, err);
-    if (rc == ERR_OK && train_is_leader(t))
+    if (train_is_leader(t))
         LOG(LOG_INFO, "replicas have met", LOG_I("from", a.first_step), LOG_I("to", until),
             LOG_I("tickets", a.end - a.begin), LOG_I("of", a.n_steps * plan_n_replicas(t->plan)),
-            LOG_F("aloneMs", (double)(from_ns - a.from_ns) / 1e6),
-            LOG_F("meetingMs", train_ms_since(from_ns)));
-    return rc;
+            LOG_F("aloneMs", (double)(alone_ns - from_ns) / 1e6),
+            LOG_F("meetingMs", train_ms_since(alone_ns)));
+    return ERR_OK;
 }

@@ -91,8 +91,10 @@ MUST_CHECK enum err_code train_join(struct train *t, const struct message_end *e
 
 /* --- train_alone.c --- */
 
-/* From one meeting of the replicas to the next one, at `until`. */
-MUST_CHECK enum err_code train_run_alone(struct train *t, int64_t until, struct err *err);
+/* From one meeting of the replicas to the next one, at `until`. `joins`: they are to have the same
+ * weights there, for something else than the next steps alone. */
+MUST_CHECK enum err_code train_run_alone(struct train *t, int64_t until, bool joins,
+                                         struct err *err);
 
 /* --- train_show.c --- */
 

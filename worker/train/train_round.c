@@ -146,6 +146,7 @@ enum err_code train_join(struct train *t, const struct message_end *end, struct 
     enum err_code rc;
 
     stage_drop_snapshot(t->stage, t->state);
+    t->is_apart = false;
     rc = train_spread_weights(t, t->state->step - 1, err);
     if (rc == ERR_OK)
         train_show_ticket(t, end);

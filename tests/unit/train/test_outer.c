@@ -52,6 +52,26 @@ static void a_deal_of_few_tickets_leaves_slow_replicas_out(void **state)
     assert_int_equal(begins[3], 3);
 }
 
+/* When a unit's turn comes, half of its bytes and all before it are due. */
+static void units_are_offered_evenly_by_their_bytes(void **state)
+{
+    struct model m;
+    double all = 0, before = 0;
+
+    (void)state;
+    assert_int_equal(model_preset("BertBase", &m, NULL), ERR_OK);
+    for (int u = 0; u < model_units(&m); u++)
+        all += (double)model_unit_params(&m, u);
+    for (int u = 0; u < model_units(&m); u++) {
+        double half = (double)model_unit_params(&m, u) / 2;
+        double due = (double)outer_due(&m, u, 1000000) / 1e6;
+
+        assert_true(fabs(due - (before + half) / all) < 1e-5);
+        before += 2 * half;
+        assert_int_equal(outer_due(&m, u, 0), 0);
+    }
+}
+
 static void the_mean_of_all_replicas_is_a_step_of_rate_1(void **state)
 {
     float params[] = {1, -2, 0}, sums[] = {3, -9, 0.5f}, velocity[3] = {0};
@@ -84,6 +104,7 @@ int main(void)
         cmocka_unit_test(a_deal_follows_the_speeds),
         cmocka_unit_test(a_deal_ends_as_soon_as_one_can),
         cmocka_unit_test(a_deal_of_few_tickets_leaves_slow_replicas_out),
+        cmocka_unit_test(units_are_offered_evenly_by_their_bytes),
         cmocka_unit_test(the_mean_of_all_replicas_is_a_step_of_rate_1),
         cmocka_unit_test(outer_steps_have_nesterov_momentum),
     };

@@ -763,28 +763,52 @@ static void steps_out_of_step_are_no_part_of_those_before_a_switch(void **state)
     lag_at(0, 0);
 }
 
-/* Replicas that train alone have the same weights wherever they meet: after 2, 4 and 6 steps. */
+static atomic_int n_met; /* units of workers, in mid-round */
+
+void __real_homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting);
+void __wrap_homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting);
+
+void __wrap_homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting)
+{
+    atomic_fetch_add(&n_met, 1);
+    __real_homes_meet(h, number, meeting);
+}
+
+/* Replicas that train alone have the same weights wherever something else needs them: after 2, 4
+ * and 6 steps. */
 static void check_meetings(const struct row *row, enum spec_protocol protocol, int switch_steps,
-                           const int units[])
+                           int local_steps, const int units[])
 {
     struct plan plan = make_free_plan(row, 6, units);
 
     plan.spec.sync.protocol = protocol;
     plan.spec.sync.switch_to = SPEC_LATER_LOCAL;
     plan.spec.sync.switch_steps = switch_steps;
-    plan.spec.sync.local_steps = 5; /* an evaluation is due before */
+    plan.spec.sync.local_steps = local_steps;
     plan.spec.sync.outer_rate = 0.7;
     plan.spec.sync.outer_momentum = 0.9;
     check_members_agree(&plan, 6);
 }
 
-static void replicas_that_train_alone_have_the_same_weights_at_a_meeting(void **state)
+static void replicas_that_train_alone_have_the_same_weights_at_an_evaluation(void **state)
 {
     (void)state;
-    check_meetings(&replicas[0].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){7, 2, 5, 4, 3, 0});
-    check_meetings(&replicas[1].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){2, 4, 1, 3, 4, 0});
-    check_meetings(&replicas[4].row, SPEC_PROTOCOL_LOCAL, 0, (const int[]){3, 3, 2, 4, 0});
-    check_meetings(&replicas[5].row, SPEC_PROTOCOL_SWITCH, 1, (const int[]){3, 3, 6, 4, 2, 0});
+    n_met = 0;
+    check_meetings(&replicas[0].row, SPEC_PROTOCOL_LOCAL, 0, 5, (const int[]){7, 2, 5, 4, 3, 0});
+    check_meetings(&replicas[5].row, SPEC_PROTOCOL_SWITCH, 1, 5, (const int[]){3, 3, 6, 4, 2, 0});
+    assert_int_equal(n_met, 0); /* the evaluation is due before */
+}
+
+/* All meet about each unit behind the first step, and have the same weights behind the second. */
+static void replicas_that_train_alone_meet_unit_by_unit_on_the_way(void **state)
+{
+    (void)state;
+    n_met = 0;
+    check_meetings(&replicas[0].row, SPEC_PROTOCOL_LOCAL, 0, 1, (const int[]){7, 2, 5, 4, 3, 0});
+    assert_int_equal(n_met, 3 * (7 + 7 + 7));
+    check_meetings(&replicas[1].row, SPEC_PROTOCOL_LOCAL, 0, 1, (const int[]){2, 4, 1, 3, 4, 0});
+    check_meetings(&replicas[4].row, SPEC_PROTOCOL_LOCAL, 0, 1, (const int[]){3, 3, 2, 4, 0});
+    check_meetings(&replicas[5].row, SPEC_PROTOCOL_SWITCH, 1, 1, (const int[]){3, 3, 6, 4, 2, 0});
 }
 
 static void train_needs_no_dev_file(void **state)
@@ -879,7 +903,8 @@ int main(void)
         cmocka_unit_test(asynchronous_replicas_keep_within_a_bound),
         cmocka_unit_test(asynchronous_replicas_take_tickets_without_sequences),
         cmocka_unit_test(replicas_that_have_yet_to_switch_give_the_bits_of_bsp),
-        cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_a_meeting),
+        cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_an_evaluation),
+        cmocka_unit_test(replicas_that_train_alone_meet_unit_by_unit_on_the_way),
         cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
