@@ -57,7 +57,7 @@ enum spec_optimizer {
     SPEC_OPTIMIZER_SGD, /* with momentum */
 };
 
-/* How activations and gradients travel between stages. */
+/* How activations and gradients travel between stages, and gradients between replicas. */
 enum spec_wire {
     SPEC_WIRE_FP32,
     SPEC_WIRE_BF16, /* half the bytes, 8 bits of precision */

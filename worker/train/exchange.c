@@ -42,7 +42,11 @@ enum err_code exchange_await(const struct exchange *x, pthread_cond_t *changed,
 
 struct exchange exchange_beside(const struct exchange *x, const atomic_bool *stops)
 {
-    return (struct exchange){.link = x->link, .edges = x->edges, .stops = stops, .other = x->other};
+    return (struct exchange){.link = x->link,
+                             .edges = x->edges,
+                             .is_bf16 = x->is_bf16,
+                             .stops = stops,
+                             .other = x->other};
 }
 
 void exchange_fail(struct exchange *x, const struct err *why)
@@ -103,7 +107,8 @@ enum err_code exchange_close(struct exchange *x, int timeout_ms, struct err *err
 
 static bool is_packed(const struct exchange *x, uint32_t kind)
 {
-    return x->packed && (kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD);
+    return x->is_bf16 &&
+           (kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD || kind == MESSAGE_GRADS);
 }
 
 /* The index of an edge in the list. */

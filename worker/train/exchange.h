@@ -27,7 +27,8 @@ struct exchange_failure {
 struct exchange {
     struct link *link;  /* NULL for a job of one stage: then nothing here is called */
     struct edges edges; /* of this stage */
-    uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
+    bool is_bf16;       /* activations and gradients travel as bfloat16, else as floats; then: */
+    uint16_t *packed;   /* room for the largest that this thread sends; NULL: it sends none */
     const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
     struct exchange_failure *other; /* once it is set, every wait ends with it; NULL: none */
     struct pulse *pulse;            /* beats with every call, and while one waits; NULL: none */
@@ -56,13 +57,13 @@ static inline struct exchange_key exchange_key(int edge, enum message_kind kind,
         .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
 }
 
-/* The exchange of a thread beside that of `x`, until *stops is true. */
+/* The exchange of a thread beside that of `x`, until *stops is true, without room of its own. */
 struct exchange exchange_beside(const struct exchange *x, const atomic_bool *stops);
 /* That thread cannot go on: `why`, unless another one has failed before. */
 void exchange_fail(struct exchange *x, const struct err *why);
 
 /* Send `meta` and `floats` of `tensor`; both may be empty. Both are copied before it returns.
- * Activations and their gradients (FORWARD, BACKWARD) are packed as bfloat16 if x->packed is set.
+ * Activations and gradients (FORWARD, BACKWARD, GRADS) are packed if x->is_bf16.
  */
 MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key key,
                                        const void *meta, size_t meta_bytes, const float *tensor,

@@ -532,6 +532,7 @@ static enum err_code open_link(struct session *s, struct link_params *link, stru
     rc = link_open(link, &x->link, err);
     if (rc != ERR_OK || plan->spec.wire != SPEC_WIRE_BF16)
         return rc;
+    x->is_bf16 = true;
     x->packed = calloc(stage_edge_floats(plan), sizeof(uint16_t));
     return x->packed ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for bfloat16 tensors");
 }

@@ -99,6 +99,31 @@ static void exchange_is_closed_and_left_without_a_wait_once_it_is_stopped(void *
     ends[0].stops = NULL;
 }
 
+/* 1 + 2^-10 is no bfloat16. */
+static void exchange_rounds_gradients_but_no_weights(void **state)
+{
+    static const uint32_t kinds[] = {MESSAGE_GRADS, MESSAGE_OFFER, MESSAGE_WEIGHTS};
+    const float sent = 1 + 0x1p-10f;
+    uint16_t room;
+    struct exchange from = ends[0];
+    struct exchange to = ends[1];
+
+    (void)state;
+    from.is_bf16 = to.is_bf16 = true;
+    from.packed = &room;
+    for (int i = 0; i < 3; i++) {
+        float got = 0;
+
+        assert_int_equal(exchange_send(&from, exchange_key(EDGE_FORWARD_OUT, kinds[i], 0, 0), NULL,
+                                       0, &sent, 1, NULL),
+                         ERR_OK);
+        assert_int_equal(
+            exchange_recv_floats(&to, exchange_key(EDGE_FORWARD_IN, kinds[i], 0, 0), &got, 1, NULL),
+            ERR_OK);
+        assert_true(got == (kinds[i] == MESSAGE_GRADS ? 1 : sent));
+    }
+}
+
 static void exchange_refuses_meta_data_of_another_size(void **state)
 {
     struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, 0, 0);
@@ -143,6 +168,7 @@ int main(void)
         ON_A_LINK(exchange_takes_no_wrong_message_for_a_lost_neighbour),
         ON_A_LINK(exchange_takes_its_own_mistake_for_no_lost_neighbour),
         ON_A_LINK(exchange_is_closed_and_left_without_a_wait_once_it_is_stopped),
+        ON_A_LINK(exchange_rounds_gradients_but_no_weights),
         ON_A_LINK(exchange_refuses_meta_data_of_another_size),
         ON_A_LINK(exchange_refuses_a_part_that_a_message_may_not_have),
     };

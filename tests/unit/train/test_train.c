@@ -292,6 +292,11 @@ static void members_begin(struct member *members, struct plan *plan)
             m->train.loader = &m->loader;
         }
         exchanges[i] = &m->train.exchange;
+        if (plan->spec.wire == SPEC_WIRE_BF16) {
+            m->train.exchange.is_bf16 = true;
+            m->train.exchange.packed = calloc(stage_edge_floats(plan), sizeof(uint16_t));
+            assert_non_null(m->train.exchange.packed);
+        }
         begin_stage(&m->stage, &m->state, plan, i);
         mailbox_init(&m->mailbox);
     }
@@ -304,6 +309,7 @@ static void members_end(struct member *members, const struct plan *plan)
         struct member *m = &members[i];
 
         assert_int_equal(link_close(m->train.exchange.link, LINKS_TIMEOUT_MS, NULL), ERR_OK);
+        free(m->train.exchange.packed);
         score_deinit(&m->train.score);
         mailbox_deinit(&m->mailbox);
         stage_deinit(&m->stage);
@@ -627,6 +633,7 @@ struct way {
     enum spec_protocol protocol;
     int local_steps;
     enum spec_stragglers stragglers;
+    enum spec_wire wire;
     double off; /* of what the steps move the weights by, at most */
 };
 
@@ -651,6 +658,7 @@ static void check_distance(struct way way)
     plan.spec.sync.local_steps = way.local_steps;
     plan.spec.sync.outer_rate = 1;
     plan.spec.sync.stragglers = way.stragglers;
+    plan.spec.wire = way.wire;
     members = train_members(&plan);
     moved = distance(&plan, members, none->stage.weights.units);
     off = distance(&plan, members, one->stage.weights.units);
@@ -672,6 +680,18 @@ static void steps_alone_move_the_weights_as_far_as_in_step(void **state)
     (void)state;
     check_distance((struct way){.protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 1, .off = 0.02});
     check_distance((struct way){.protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 4, .off = 0.02});
+}
+
+/* Gradients are rounded by up to one part in 512. */
+static void gradients_of_replicas_may_travel_as_bfloat16(void **state)
+{
+    (void)state;
+    check_distance(
+        (struct way){.protocol = SPEC_PROTOCOL_BSP, .wire = SPEC_WIRE_BF16, .off = 0.004});
+    check_distance(
+        (struct way){.protocol = SPEC_PROTOCOL_ASP, .wire = SPEC_WIRE_BF16, .off = 0.02});
+    check_distance((struct way){
+        .protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 2, .wire = SPEC_WIRE_BF16, .off = 0.02});
 }
 
 /* --- stragglers --- */
@@ -906,6 +926,7 @@ int main(void)
         cmocka_unit_test(replicas_that_train_alone_have_the_same_weights_at_an_evaluation),
         cmocka_unit_test(replicas_that_train_alone_meet_unit_by_unit_on_the_way),
         cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
+        cmocka_unit_test(gradients_of_replicas_may_travel_as_bfloat16),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
         cmocka_unit_test(steps_out_of_step_for_a_while_move_the_weights_as_far),
