@@ -28,9 +28,11 @@
  * where t is the stage's time (1/4 forward if activations are recomputed), less on a fraction of a
  * core, which may compute as quickly as a whole one for a while. Then
  *
- *     sums     = max over guests and their homes of T(m) - drain(s) + max(d of both)
+ *     sums     = max over guests and their homes of T(m) - drain(s) + g max(d of both)
  *     exposed  = max(0, sums - slowest)
  *              + max(0, max over guests and their homes of max(d of both) - fill(s))
+ *
+ * with g = 1, or 1/2 where gradients travel as bfloat16 (spec.wire).
  *
  * Nothing is updated before all sums are there, and no weights leave before: with clipping since
  * the norm is needed, without it since a step with gradients that are not finite is skipped. This
@@ -47,9 +49,10 @@
  * The same replicas out of step: a step is n tickets of M / n micro-batches (train/tickets.h). With
  * T(m) as a line through the pipeline's share, as steep as its slowest stage,
  *
- *     ASP   = max(n / sum over replicas of 1 / (T(M / n) + 2 out + update), 2 d, n update)
- *     Local = n / sum over replicas of 1 / (T(M / n) + its own update) + (2 d + update) /
- * localSteps
+ *     ASP   = max(n / sum over replicas of 1 / (T(M / n) + (1 + g) out + update),
+ *                 (1 + g) d, n update)
+ *     Local = max(n / sum over replicas of 1 / (T(M / n) + its own update),
+ *                 (2 d + update) / localSteps)
  *
  * where `out` is what its busiest guest sends, and gets back, for a ticket, and d and `update` are
  * those of the busiest home, which has n pushes to apply per step.

@@ -226,9 +226,15 @@ double split_slowest_least_ms(const struct split_problem *p, int n)
     return sums_ms(least.best, more);
 }
 
+/* What gradients take, for each byte of the same weights. */
+static double gradients_part(const struct split_problem *p)
+{
+    return p->request->job.spec->wire == SPEC_WIRE_BF16 ? 0.5 : 1;
+}
+
 double split_exchange_least_ms(const struct split_problem *p, int n)
 {
-    return (n - 1) * p->embeddings_least_ms + p->update_least_ms;
+    return (n - 1) * gradients_part(p) * p->embeddings_least_ms + p->update_least_ms;
 }
 
 /* --- pipelines --- */
@@ -468,7 +474,7 @@ static void time_messages(const struct split_problem *p, const struct exchange *
 
             if (bytes_between(p, x, a, b) == 0)
                 continue;
-            *out_sums_ms = fmax(*out_sums_ms, guest->end_ms + busy_ms);
+            *out_sums_ms = fmax(*out_sums_ms, guest->end_ms + gradients_part(p) * busy_ms);
             *out_late_ms = fmax(*out_late_ms, busy_ms - guest->fill_ms);
         }
     }
@@ -541,7 +547,7 @@ static void measure_out_of_step(const struct split_problem *p,
                                 const struct pipeline *const *pipelines, const struct split *split,
                                 const struct exchange *x, struct replicas_step *step)
 {
-    double asp_per_ms = 0, local_per_ms = 0;
+    double asp_per_ms = 0, local_per_ms = 0, busy_ms = 0;
 
     for (int k = 0; k < split->n; k++) {
         double ms = ticket_ms(p, split, pipelines[k]);
@@ -553,12 +559,14 @@ static void measure_out_of_step(const struct split_problem *p,
             out_ms = fmax(out_ms, x->peers[i].out_ms);
             update_ms = fmax(update_ms, own_update_ms(p, &x->peers[i]));
         }
-        asp_per_ms += 1 / (ms + 2 * out_ms + step->update_ms);
+        asp_per_ms += 1 / (ms + (1 + gradients_part(p)) * out_ms + step->update_ms);
         local_per_ms += 1 / (ms + update_ms);
     }
+    for (int i = 0; i < x->n; i++)
+        busy_ms = fmax(busy_ms, x->peers[i].busy_ms);
     step->asp_ms = fmax(fmax(split->n / asp_per_ms, step->exchange_ms), split->n * step->update_ms);
-    step->local_ms = split->n / local_per_ms +
-                     (step->exchange_ms + step->update_ms) / p->plan.spec.sync.local_steps;
+    step->local_ms = fmax(split->n / local_per_ms,
+                          (2 * busy_ms + step->update_ms) / p->plan.spec.sync.local_steps);
 }
 
 /* With these homes. */
@@ -583,7 +591,7 @@ static struct replicas_step measure_homes(struct split_problem *p,
         const struct peer *w = &x.peers[i];
         double flops_per_ms = p->request->nodes[w->node].gflops * 1e6;
 
-        step.exchange_ms = fmax(step.exchange_ms, 2 * w->busy_ms);
+        step.exchange_ms = fmax(step.exchange_ms, (1 + gradients_part(p)) * w->busy_ms);
         step.update_ms = fmax(step.update_ms, p->update_flops * w->home_params / flops_per_ms);
     }
     step.exposed_ms = fmax(0, sums_ms - step.slowest_ms) + late_ms;
