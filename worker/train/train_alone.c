@@ -264,7 +264,7 @@ static enum err_code part(struct train *t, struct err *err)
 {
     enum err_code rc;
 
-    if (!t->has_moments)
+    if (!t->has_moments && t->state->updates > 0) /* before, all are zero */
         homes_spread_moments(&t->homes, t->state->step);
     t->has_moments = true;
     rc = train_part(t, err);
