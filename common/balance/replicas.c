@@ -87,23 +87,37 @@ static enum err_code finish_number(struct number *out, struct deal *d, bool impr
     return rc == ERR_OK ? set_number(out, d, err) : rc;
 }
 
-/* The shortest step so far. */
-static double least_ms(const struct choice *c)
+/* Are replicas out of step from the first step on? Then no bound is known. */
+static bool begins_free(const struct spec *spec)
+{
+    return spec->sync.protocol == SPEC_PROTOCOL_ASP || spec->sync.protocol == SPEC_PROTOCOL_LOCAL;
+}
+
+/* A step as the job begins. */
+static double first_step_ms(const struct spec *spec, const struct replicas_step *step)
+{
+    return begins_free(spec) ? replicas_step_ms(spec, step) : step->step_ms;
+}
+
+/* The shortest step of so many replicas or more. */
+static double least_ms(const struct spec *spec, const struct number *numbers, int first)
 {
     double ms = INFINITY;
 
-    for (int n = 1; n <= PLAN_REPLICAS_MAX; n++)
-        if (c->numbers[n].micro_batches)
-            ms = fmin(ms, c->numbers[n].step.step_ms);
+    for (int n = first; n <= PLAN_REPLICAS_MAX; n++)
+        if (numbers[n].micro_batches)
+            ms = fmin(ms, first_step_ms(spec, &numbers[n].step));
     return ms;
 }
 
 /* May it become the best? */
 static bool is_plausible(const struct choice *c, const struct number *number)
 {
-    double ms = least_ms(c);
+    const struct spec *spec = c->request->job.spec;
+    double ms = least_ms(spec, c->numbers, 1);
 
-    return number->bound_ms < ms && number->step.step_ms < ms * PLAUSIBLE;
+    return (begins_free(spec) || number->bound_ms < ms) &&
+           first_step_ms(spec, &number->step) < ms * PLAUSIBLE;
 }
 
 /* Begin, or finish, all numbers of replicas for which `wanted` is true, with the micro-batches of
@@ -216,15 +230,12 @@ static enum err_code solve_several(struct choice *c, struct err *err)
 
 /* The fewest replicas, of at least `first`, that are nearly as fast as the fastest; 0: nothing
  * fits. */
-static int pick(const struct number *numbers, int first)
+static int pick(const struct spec *spec, const struct number *numbers, int first)
 {
-    double least_ms = INFINITY;
+    double enough_ms = least_ms(spec, numbers, first) * (1 + REPLICAS_GAIN);
 
     for (int n = first; n <= PLAN_REPLICAS_MAX; n++)
-        if (numbers[n].micro_batches)
-            least_ms = fmin(least_ms, numbers[n].step.step_ms);
-    for (int n = first; n <= PLAN_REPLICAS_MAX; n++)
-        if (numbers[n].micro_batches && numbers[n].step.step_ms <= least_ms * (1 + REPLICAS_GAIN))
+        if (numbers[n].micro_batches && first_step_ms(spec, &numbers[n].step) <= enough_ms)
             return n;
     return 0;
 }
@@ -268,35 +279,39 @@ static enum err_code explain_none(const struct partition_request *r, int n, stru
 
 static struct number number_of(const struct placement *one)
 {
-    return (struct number){
-        .micro_batches = one->micro_batches,
-        .saves_from_copy = one->saves_from_copy,
-        .split = {.n = 1, .shares = {one->micro_batches}},
-        .step = {.step_ms = one->predicted_step_ms, .slowest_ms = one->predicted_step_ms},
-        .n_stages = one->n_stages,
-        .bound_ms = one->bound_ms,
-        .others_bound_ms = INFINITY};
+    return (struct number){.micro_batches = one->micro_batches,
+                           .saves_from_copy = one->saves_from_copy,
+                           .split = {.n = 1, .shares = {one->micro_batches}},
+                           .step = {.step_ms = one->predicted_step_ms,
+                                    .slowest_ms = one->predicted_step_ms,
+                                    .asp_ms = one->predicted_step_ms,
+                                    .local_ms = one->predicted_step_ms},
+                           .n_stages = one->n_stages,
+                           .bound_ms = one->bound_ms,
+                           .others_bound_ms = INFINITY};
 }
 
 /* All but the pipelines. */
 static void report(const struct choice *c, bool is_auto, struct replicas *out)
 {
     const struct number *chosen = &c->numbers[out->n];
+    const struct spec *spec = c->request->job.spec;
+    bool is_bounded = out->n == 1 || !begins_free(spec);
 
     out->micro_batches = chosen->micro_batches;
     memcpy(out->shares, chosen->split.shares, sizeof out->shares);
     out->step = chosen->step;
     out->is_exact = chosen->is_exact;
-    out->bound_ms = out->step.step_ms;
+    out->bound_ms = is_bounded ? out->step.step_ms : 0;
     for (int n = 1; n <= PLAN_REPLICAS_MAX; n++) {
         const struct number *number = &c->numbers[n];
 
         if (number->micro_batches == 0)
             continue;
-        if (is_auto || n == out->n)
+        if (is_bounded && (is_auto || n == out->n))
             out->bound_ms = fmin(out->bound_ms, fmin(number->bound_ms, number->others_bound_ms));
         out->alternatives[out->n_alternatives++] = (struct replicas_alternative){
-            .n = n, .n_stages = number->n_stages, .step_ms = number->step.step_ms};
+            .n = n, .n_stages = number->n_stages, .step_ms = first_step_ms(spec, &number->step)};
     }
 }
 
@@ -325,7 +340,7 @@ enum err_code replicas_choose(const struct partition_request *request, int n, st
         rc = solve_several(&c, err);
     if (rc != ERR_OK)
         return rc;
-    best.n = pick(c.numbers, n > 1 ? n : 1);
+    best.n = pick(request->job.spec, c.numbers, n > 1 ? n : 1);
     if (best.n == 0)
         return n > 1 ? explain_none(request, n, err) : err_set(err, one, "%s", reason.text);
     if (best.n > 1)
@@ -350,7 +365,8 @@ static void add_list(const int *numbers, int n, char out[static PLAN_REASON_BYTE
                  numbers[i]);
 }
 
-static void add_alternatives(const struct replicas *r, char out[static PLAN_REASON_BYTES])
+static void add_alternatives(const struct replicas *r, double step_ms,
+                             char out[static PLAN_REASON_BYTES])
 {
     for (int i = 0; i < r->n_alternatives; i++) {
         const struct replicas_alternative *a = &r->alternatives[i];
@@ -363,7 +379,7 @@ static void add_alternatives(const struct replicas *r, char out[static PLAN_REAS
         else
             text_add(out, PLAN_REASON_BYTES, " %d replicas of %d stages in all", a->n, a->n_stages);
         text_add(out, PLAN_REASON_BYTES, " would take %.0f ms, %.2f times as long.", a->step_ms,
-                 a->step_ms / r->step.step_ms);
+                 a->step_ms / step_ms);
     }
 }
 
@@ -384,14 +400,15 @@ static void explain_protocol(const struct replicas_step *step, char out[static P
 static void explain_several(const struct partition_request *request, const struct replicas *r,
                             char out[static PLAN_REASON_BYTES])
 {
-    int each = request->job.spec->training.batch_size / r->micro_batches;
+    const struct spec *spec = request->job.spec;
+    int each = spec->training.batch_size / r->micro_batches;
     double gap = r->step.step_ms / r->bound_ms - 1;
     int n_stages[PLAN_REPLICAS_MAX];
 
     for (int k = 0; k < r->n; k++)
         n_stages[k] = r->pipelines[k].n_stages;
     text_add(out, PLAN_REASON_BYTES, "A step is predicted to take %.0f ms with %d replicas of ",
-             r->step.step_ms, r->n);
+             first_step_ms(spec, &r->step), r->n);
     add_list(n_stages, r->n, out);
     text_add(out, PLAN_REASON_BYTES, " stages, which compute ");
     add_list(r->shares, r->n, out);
@@ -401,9 +418,11 @@ static void explain_several(const struct partition_request *request, const struc
              "%.0f ms.",
              r->micro_batches, each, each == 1 ? "sequence" : "sequences", r->step.slowest_ms,
              r->step.exchange_ms, r->step.exposed_ms, r->step.update_ms);
-    if (request->job.spec->sync.protocol == SPEC_PROTOCOL_AUTO)
+    if (spec->sync.protocol == SPEC_PROTOCOL_AUTO)
         explain_protocol(&r->step, out);
-    if (gap < 1e-6)
+    if (begins_free(spec))
+        text_add(out, PLAN_REASON_BYTES, " In step it would take %.0f ms.", r->step.step_ms);
+    else if (gap < 1e-6)
         text_add(out, PLAN_REASON_BYTES, " No plan is faster.");
     else if (r->bound_ms > 0)
         text_add(out, PLAN_REASON_BYTES,
@@ -420,7 +439,7 @@ void replicas_explain(const struct partition_request *request, const struct repl
         explain_placement(request, &r->pipelines[0], out);
     else
         explain_several(request, r, out);
-    add_alternatives(r, out);
+    add_alternatives(r, first_step_ms(request->job.spec, &r->step), out);
 }
 
 static bool has_node(const struct replicas *r, int node)
@@ -455,7 +474,8 @@ void replicas_to_plan(const struct partition_request *request, const struct repl
     placement_to_plan(request, &r->pipelines[0], out);
     out->n_shares = 0;
     if (r->n > 1) {
-        out->summary = (struct plan_summary){.predicted_step_ms = r->step.step_ms};
+        out->summary =
+            (struct plan_summary){.predicted_step_ms = first_step_ms(&out->spec, &r->step)};
         out->summary.bottleneck = r->pipelines[0].bottleneck;
         out->n_shares = r->n;
         if (out->spec.sync.protocol == SPEC_PROTOCOL_AUTO)

@@ -130,22 +130,22 @@ struct replicas {
     int shares[PLAN_REPLICAS_MAX];
     struct placement pipelines[PLAN_REPLICAS_MAX]; /* predicted_step_ms: of its share */
     struct replicas_step step;
-    double bound_ms; /* 0: not known; no plan is faster with the number of replicas, or in Auto with
-                      * one of the alternatives, and with the numbers of micro-batches that were
-                      * tried */
-    bool is_exact;   /* all splits and shares of several replicas were tried */
+    double bound_ms;    /* 0: not known, as with ASP and Local; no plan is faster with the number of
+                         * replicas, or in Auto with one of the alternatives, and with the numbers of
+                         * micro-batches that were tried */
+    bool is_exact;      /* all splits and shares of several replicas were tried */
     int n_alternatives; /* in rising order; numbers that do not fit are missing */
     struct replicas_alternative alternatives[PLAN_REPLICAS_MAX];
 };
 
 /* Split the request's nodes among `n` replicas, or REPLICAS_AUTO: the fewest whose step is at most
- * REPLICAS_GAIN longer than the shortest. One replica is exactly partition_choose(), in Auto and to
- * compare with. Where the request leaves M open, it is chosen for the fewest replicas
- * that are looked at, as the smallest that is at most PARTITION_MICRO_GAIN slower than the fastest
- * of PARTITION_FEW_TRIES, and more replicas have the same if it fits.
- * minStages and maxStages hold for each pipeline, SPEC_STAGES_MAX for all. With strategy Manual
- * there is one replica; with Even and Dynamic every pipeline is cut so. With checkpoint.mode Auto,
- * there is a copy to write them from if it fits.
+ * REPLICAS_GAIN longer than the shortest, in ASP and Local as these have it. One replica is
+ * exactly partition_choose(), in Auto and to compare with. Where the request leaves M open, it is
+ * chosen for the fewest replicas that are looked at, as the smallest that is at most
+ * PARTITION_MICRO_GAIN slower than the fastest of PARTITION_FEW_TRIES, and more replicas have the
+ * same if it fits. minStages and maxStages hold for each pipeline, SPEC_STAGES_MAX for all. With
+ * strategy Manual there is one replica; with Even and Dynamic every pipeline is cut so. With
+ * checkpoint.mode Auto, there is a copy to write them from if it fits.
  *
  * Returns ERR_OK; ERR_NOT_FOUND when nothing fits; ERR_INVALID for a number that is not in
  * 0..PLAN_REPLICAS_MAX, several replicas with strategy Manual, and as partition_solve();

@@ -626,6 +626,32 @@ static void replicas_stay_in_step_unless_the_exchange_is_too_slow(void **state)
     assert_non_null(strstr(plan.summary.explanation, "BSP for 25% of the steps, then Local; "));
 }
 
+/* Over a slow link replicas pay only if they exchange rarely. */
+static void replicas_are_as_many_as_pay_with_the_protocol_of_the_job(void **state)
+{
+    static struct instance in;
+    static struct replicas r;
+    static struct plan plan;
+
+    (void)state;
+    make_buildings(&in, 4, 1e6);
+    in.request.links = NULL;
+    in.request.link = (struct cost_link){.bytes_per_s = 1e6};
+    in.request.min_stages = in.request.max_stages = 1;
+    in.spec.training.batch_size = in.spec.training.micro_batches = in.request.job.micro_batches =
+        16;
+    in.spec.sync.local_steps = 1000000;
+    assert_int_equal(replicas_choose(&in.request, REPLICAS_AUTO, &r, NULL), ERR_OK);
+    assert_int_equal(r.n, 1);
+    in.spec.sync.protocol = SPEC_PROTOCOL_LOCAL;
+    assert_int_equal(replicas_choose(&in.request, REPLICAS_AUTO, &r, NULL), ERR_OK);
+    assert_int_equal(r.n, 4);
+    assert_true(r.bound_ms == 0); /* only BSP has one */
+    replicas_to_plan(&in.request, &r, &plan);
+    assert_true(plan.summary.predicted_step_ms == r.step.local_ms);
+    assert_non_null(strstr(plan.summary.explanation, " In step it would take "));
+}
+
 /* --- what always holds --- */
 
 static void assert_sound(const struct instance *in, const struct replicas *r)
@@ -914,6 +940,7 @@ int main(void)
         cmocka_unit_test(replicas_lose_nothing_to_any_cut_without_an_exchange),
         cmocka_unit_test(replicas_out_of_step_are_as_fast_as_all_speeds_together),
         cmocka_unit_test(replicas_stay_in_step_unless_the_exchange_is_too_slow),
+        cmocka_unit_test(replicas_are_as_many_as_pay_with_the_protocol_of_the_job),
         cmocka_unit_test(replicas_of_many_nodes_are_sound_and_quickly_near_the_bound),
         cmocka_unit_test(replicas_of_like_nodes_are_all_tried),
         cmocka_unit_test(replicas_get_shares_that_follow_their_speeds),
