@@ -21,9 +21,15 @@ static int busy_percent(const struct local *l, int replica, int s)
                        r->step.step_ms);
 }
 
-static double gap(const struct replicas *r)
+static double step_ms(const struct local *l)
 {
-    return r->step.step_ms / r->bound_ms - 1;
+    return replicas_first_step_ms(&l->job.spec, &l->replicas.step);
+}
+
+/* Only with a bound. */
+static double gap(const struct local *l)
+{
+    return step_ms(l) / l->replicas.bound_ms - 1;
 }
 
 static const char *name_of(const struct view *r, int node)
@@ -150,8 +156,10 @@ static void print_exchange(const struct local *l, FILE *out)
 }
 
 /* With another number of them. */
-static void print_alternatives(const struct replicas *r, FILE *out)
+static void print_alternatives(const struct local *l, FILE *out)
 {
+    const struct replicas *r = &l->replicas;
+
     for (int i = 0; i < r->n_alternatives; i++) {
         const struct replicas_alternative *other = &r->alternatives[i];
 
@@ -164,7 +172,7 @@ static void print_alternatives(const struct replicas *r, FILE *out)
             (void)fprintf(out, "one pipeline of %d %s", other->n_stages,
                           other->n_stages == 1 ? "stage" : "stages");
         (void)fprintf(out, ": %.1f ms, %.2f times as long\n", other->step_ms,
-                      other->step_ms / r->step.step_ms);
+                      other->step_ms / step_ms(l));
     }
 }
 
@@ -288,13 +296,15 @@ void view_text(const struct view *r, FILE *out)
     for (int i = 0; i < request->n_nodes; i++)
         if (stale_of(r, i))
             print_stale(r, i, out);
-    (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", all->step.step_ms,
+    (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", step_ms(r->local),
                   spec_strategy_names[p->strategy]);
-    if (gap(all) < 1e-6)
+    if (all->bound_ms == 0)
+        (void)fprintf(out, "%.1f ms in step\n", all->step.step_ms);
+    else if (gap(r->local) < 1e-6)
         (void)fprintf(out, "no plan of these nodes is faster\n");
     else
         (void)fprintf(out, "no plan is faster than %.1f ms, at most %.1f%% above the optimum\n",
-                      all->bound_ms, 100 * gap(all));
+                      all->bound_ms, 100 * gap(r->local));
     (void)fprintf(out, "%-11s %d %s in %d %s of %d, %s\n", "batch", sequences,
                   sequences == 1 ? "sequence" : "sequences", p->micro_batches,
                   p->micro_batches == 1 ? "micro-batch" : "micro-batches",
@@ -302,7 +312,7 @@ void view_text(const struct view *r, FILE *out)
                   request->job.micro_batches == 0 ? "chosen by the planner" : "set by the job");
     if (all->n > 1) {
         print_exchange(r->local, out);
-        print_alternatives(all, out);
+        print_alternatives(r->local, out);
         print_excluded(r->local, &r->cluster->survey, out);
         return;
     }
@@ -314,7 +324,7 @@ void view_text(const struct view *r, FILE *out)
         (void)fprintf(out, "%-11s stage %d on %s: %.1f ms per micro-batch\n", "bottleneck",
                       p->bottleneck, name_of(r, p->stages[p->bottleneck].node),
                       p->stages[p->bottleneck].predicted_ms);
-    print_alternatives(all, out);
+    print_alternatives(r->local, out);
     print_strategy(p, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
     print_strategy(p, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);
@@ -425,7 +435,8 @@ void view_write(const struct view *r, struct jsonw *w)
     jsonw_string(w, "strategy", spec_strategy_names[l->placement.strategy]);
     jsonw_int(w, "microBatches", l->placement.micro_batches);
     jsonw_bool(w, "microBatchesChosen", job->micro_batches == 0);
-    jsonw_double(w, "gap", gap(&l->replicas));
+    if (l->replicas.bound_ms > 0)
+        jsonw_double(w, "gap", gap(l));
     summary.n_excluded = 0; /* listed below, with those that the survey excluded */
     fields_write(plan_summary_fields, &summary, w);
     jsonw_open_array(w, "stages");

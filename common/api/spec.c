@@ -517,8 +517,9 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
                        "spec.sync.protocol: Switch needs spec.sync.switchAfterSteps or "
                        "spec.sync.switchAfterPercent; found %d of them",
                        n_given);
-    if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas < 2)
-        return err_set(err, ERR_INVALID, "spec.sync.protocol: %s needs spec.replicas of 2 or more",
+    if (s->sync.protocol != SPEC_PROTOCOL_BSP && s->replicas == 1)
+        return err_set(err, ERR_INVALID,
+                       "spec.sync.protocol: %s needs spec.replicas of 2 or more, or Auto",
                        spec_protocol_names[s->sync.protocol]);
     if (s->sync.stragglers == SPEC_STRAGGLERS_WAIT)
         return ERR_OK;

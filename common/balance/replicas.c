@@ -93,8 +93,7 @@ static bool begins_free(const struct spec *spec)
     return spec->sync.protocol == SPEC_PROTOCOL_ASP || spec->sync.protocol == SPEC_PROTOCOL_LOCAL;
 }
 
-/* A step as the job begins. */
-static double first_step_ms(const struct spec *spec, const struct replicas_step *step)
+double replicas_first_step_ms(const struct spec *spec, const struct replicas_step *step)
 {
     return begins_free(spec) ? replicas_step_ms(spec, step) : step->step_ms;
 }
@@ -106,7 +105,7 @@ static double least_ms(const struct spec *spec, const struct number *numbers, in
 
     for (int n = first; n <= PLAN_REPLICAS_MAX; n++)
         if (numbers[n].micro_batches)
-            ms = fmin(ms, first_step_ms(spec, &numbers[n].step));
+            ms = fmin(ms, replicas_first_step_ms(spec, &numbers[n].step));
     return ms;
 }
 
@@ -117,7 +116,7 @@ static bool is_plausible(const struct choice *c, const struct number *number)
     double ms = least_ms(spec, c->numbers, 1);
 
     return (begins_free(spec) || number->bound_ms < ms) &&
-           first_step_ms(spec, &number->step) < ms * PLAUSIBLE;
+           replicas_first_step_ms(spec, &number->step) < ms * PLAUSIBLE;
 }
 
 /* Begin, or finish, all numbers of replicas for which `wanted` is true, with the micro-batches of
@@ -235,7 +234,7 @@ static int pick(const struct spec *spec, const struct number *numbers, int first
     double enough_ms = least_ms(spec, numbers, first) * (1 + REPLICAS_GAIN);
 
     for (int n = first; n <= PLAN_REPLICAS_MAX; n++)
-        if (numbers[n].micro_batches && first_step_ms(spec, &numbers[n].step) <= enough_ms)
+        if (numbers[n].micro_batches && replicas_first_step_ms(spec, &numbers[n].step) <= enough_ms)
             return n;
     return 0;
 }
@@ -310,8 +309,10 @@ static void report(const struct choice *c, bool is_auto, struct replicas *out)
             continue;
         if (is_bounded && (is_auto || n == out->n))
             out->bound_ms = fmin(out->bound_ms, fmin(number->bound_ms, number->others_bound_ms));
-        out->alternatives[out->n_alternatives++] = (struct replicas_alternative){
-            .n = n, .n_stages = number->n_stages, .step_ms = first_step_ms(spec, &number->step)};
+        out->alternatives[out->n_alternatives++] =
+            (struct replicas_alternative){.n = n,
+                                          .n_stages = number->n_stages,
+                                          .step_ms = replicas_first_step_ms(spec, &number->step)};
     }
 }
 
@@ -408,7 +409,7 @@ static void explain_several(const struct partition_request *request, const struc
     for (int k = 0; k < r->n; k++)
         n_stages[k] = r->pipelines[k].n_stages;
     text_add(out, PLAN_REASON_BYTES, "A step is predicted to take %.0f ms with %d replicas of ",
-             first_step_ms(spec, &r->step), r->n);
+             replicas_first_step_ms(spec, &r->step), r->n);
     add_list(n_stages, r->n, out);
     text_add(out, PLAN_REASON_BYTES, " stages, which compute ");
     add_list(r->shares, r->n, out);
@@ -439,7 +440,7 @@ void replicas_explain(const struct partition_request *request, const struct repl
         explain_placement(request, &r->pipelines[0], out);
     else
         explain_several(request, r, out);
-    add_alternatives(r, first_step_ms(request->job.spec, &r->step), out);
+    add_alternatives(r, replicas_first_step_ms(request->job.spec, &r->step), out);
 }
 
 static bool has_node(const struct replicas *r, int node)
@@ -474,8 +475,8 @@ void replicas_to_plan(const struct partition_request *request, const struct repl
     placement_to_plan(request, &r->pipelines[0], out);
     out->n_shares = 0;
     if (r->n > 1) {
-        out->summary =
-            (struct plan_summary){.predicted_step_ms = first_step_ms(&out->spec, &r->step)};
+        out->summary = (struct plan_summary){.predicted_step_ms =
+                                                 replicas_first_step_ms(&out->spec, &r->step)};
         out->summary.bottleneck = r->pipelines[0].bottleneck;
         out->n_shares = r->n;
         if (out->spec.sync.protocol == SPEC_PROTOCOL_AUTO)

@@ -157,6 +157,8 @@ MUST_CHECK enum err_code replicas_choose(const struct partition_request *request
 enum spec_protocol replicas_protocol(const struct replicas_step *step);
 /* The step with the job's protocol, of Switch or Auto the one that it leads to. */
 double replicas_step_ms(const struct spec *spec, const struct replicas_step *step);
+/* ... as the job begins: of Switch and Auto, that is BSP's. */
+double replicas_first_step_ms(const struct spec *spec, const struct replicas_step *step);
 
 /* A few sentences: step, replicas, shares, exchange, how one pipeline and the other numbers
  * compare, and the bound; for one replica explain_placement() and how others compare. */

@@ -64,7 +64,6 @@ bad_specs() {
         refused spec.replicas "{$d, replicas: Many}" &&
         refused spec.replicas "{$d, replicas: 3, training: {batchSize: 2}}" &&
         refused spec.replicas "{$d, replicas: Auto, placement: {strategy: Manual, manual: {replicas: [{$one}]}}}" &&
-        refused spec.sync.protocol "{$d, replicas: Auto, sync: {protocol: ASP}}" &&
         refused spec.sync.protocol "{$d, sync: {protocol: ASP}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: Switch}}" &&
         refused spec.sync "{$d, replicas: 2, sync: {protocol: BSP, switchAfterSteps: 9}}" &&

@@ -57,6 +57,8 @@ check 'nodes can come from a pipe' from_pipe
 sed 's/skyjob.dev.gflops/skyjob.dev\/link-mbit: "1", &/' "$work/nodes.yaml" >"$work/far.yaml"
 stays() { [ "$("$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/far.yaml" -o json | jq '.stages | length')" = 1 ]; }
 check 'a network that is declared to be slow keeps the model on one node' stays
+job alone.yaml $'  replicas: Auto\n  sync: {protocol: Local, localSteps: 100000}'
+check 'but not if replicas that train alone are allowed' plan 0 'ms predicted, Optimal; .* ms in step' -f "$work/alone.yaml" --nodes "$work/far.yaml"
 check 'a manual plan is obeyed' plan 0 '^1 .*slow.*attention 6 to head' -f "$work/manual.yaml" --nodes "$work/nodes.yaml"
 check 'memory that is missing is exit 1, with stage, MiB and node' \
     plan 1 'stage [0-9] (.*) lacks [0-9]* MiB on' "${j[@]}" --nodes "$work/small.yaml"

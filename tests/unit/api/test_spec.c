@@ -505,9 +505,6 @@ static struct refused refused[] = {
      "spec.replicas: must be 1 with spec.placement.strategy Manual"},
     {"spec_replicas_are_a_number_or_auto", WITH("\"replicas\": \"Many\""),
      "spec.replicas: must be a whole number in 1..8 or \"Auto\", found a string"},
-    {"spec_asp_needs_replicas_for_certain",
-     WITH("\"replicas\": \"Auto\", \"sync\": {\"protocol\": \"ASP\"}"),
-     "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
     {"spec_replicas_need_a_sequence_each",
      WITH("\"replicas\": 4, \"training\": {\"batchSize\": 3}"),
      "spec.replicas: 4 is above spec.training.batchSize, 3"},
@@ -836,6 +833,8 @@ static void spec_leaves_the_number_of_replicas_to_the_planner(void **state)
     (void)state;
     assert_int_equal(parse(WITH("\"replicas\": \"Auto\""), &s, NULL), ERR_OK);
     assert_int_equal(s.replicas, 0);
+    assert_int_equal(
+        parse(WITH("\"replicas\": \"Auto\", \"sync\": {\"protocol\": \"ASP\"}"), &s, NULL), ERR_OK);
     assert_int_equal(parse(WITH("\"replicas\": 3"), &s, NULL), ERR_OK);
     assert_int_equal(s.replicas, 3);
 }
