@@ -282,6 +282,21 @@ enum err_code local_read(struct local *out, const struct local_params *params, s
     return ERR_OK;
 }
 
+enum err_code local_read_to_run(struct local *out, const struct local_params *params,
+                                struct err *err)
+{
+    enum err_code rc = local_read(out, params, err);
+
+    if (rc == ERR_OK)
+        rc = local_find_data(out, params->data, err);
+    if (rc == ERR_OK && !params->model && out->job.spec.from.claim[0])
+        rc = err_set(err, ERR_INVALID,
+                     "spec.model.from: the persistentVolumeClaim \"%.60s\" is in a cluster: give "
+                     "the folder with its model on this machine as --model DIR",
+                     out->job.spec.from.claim);
+    return rc;
+}
+
 static enum err_code make_plan(struct local *l, const struct local_params *params,
                                const struct node *nodes, int n_nodes, const struct cost_link *links,
                                struct err *err)
@@ -384,4 +399,13 @@ void local_deinit(struct local *l, bool keeps_folder)
     l->request = (struct partition_request){.n_nodes = 0};
     l->is_solved = false;
     l->throttle = NULL;
+}
+
+void local_end(struct local *l, enum err_code rc)
+{
+    bool is_kept = rc != ERR_OK && rc != ERR_GONE && l->plan.n_workers > 0 && l->scratch.path[0];
+
+    if (is_kept)
+        (void)fprintf(stderr, "the workers' logs are in %s\n", l->scratch.path);
+    local_deinit(l, is_kept);
 }

@@ -45,9 +45,13 @@ struct local {
 };
 
 /* Read the job. `out` is zeroed and must stay where it is. Call local_deinit() whatever this and
- * the next two return: the errors of job_load(); ERR_INVALID. */
+ * the next three return: the errors of job_load(); ERR_INVALID. */
 MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
                                     struct err *err);
+/* The same for a job that is to run on this machine, which must have its data and the model that it
+ * starts from: also the errors of local_find_data(). */
+MUST_CHECK enum err_code local_read_to_run(struct local *out, const struct local_params *params,
+                                           struct err *err);
 /* Measure params->workers and plan for them, after local_read(). ERR_INVALID, ERR_NOT_FOUND (a
  * file, or no placement), ERR_IO, ERR_TIMEOUT, ERR_GONE when interrupted, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code local_measure(struct local *out, const struct local_params *params,
@@ -58,6 +62,9 @@ MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params
                                     struct survey *survey, struct err *err);
 /* Removes the folder unless it is kept for people to look at. */
 void local_deinit(struct local *l, bool keeps_folder);
+/* The same after the workers have run, with result `rc`: if they failed, says where their logs are,
+ * and keeps them. */
+void local_end(struct local *l, enum err_code rc);
 
 /* Read workers such as "cpu=0.5,cpu=1:memory=2Gi": amounts as Kubernetes writes them. Workers
  * without memory share what `free_bytes` leaves. ERR_INVALID, ERR_NO_MEMORY. */

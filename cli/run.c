@@ -260,16 +260,8 @@ static enum err_code read_cuts(const struct arguments *a, const struct local *l,
 static enum err_code prepare(struct local *local, const struct arguments *a,
                              struct cut cuts[static COMMAND_REPEATS_MAX], struct err *err)
 {
-    const char *claim = local->job.spec.from.claim;
-    enum err_code rc = local_read(local, &a->local, err);
+    enum err_code rc = local_read_to_run(local, &a->local, err);
 
-    if (rc == ERR_OK)
-        rc = local_find_data(local, a->local.data, err);
-    if (rc == ERR_OK && !a->local.model && *claim)
-        rc = err_set(err, ERR_INVALID,
-                     "spec.model.from: the persistentVolumeClaim \"%.60s\" is in a cluster: give "
-                     "the folder with its model on this machine as --model DIR",
-                     claim);
     if (rc == ERR_OK && !a->resume_from && local->job.spec.resume_from[0])
         rc = err_set(err, ERR_INVALID,
                      "spec.resumeFrom: the checkpoints of job %s are not on this machine: give the "
@@ -330,8 +322,6 @@ int command_run(int argc, char **argv)
         show_init(&show, a.local.messages);
         rc = pipeline_run(&params, &leader, &err);
         show_end(&show);
-        if (rc != ERR_OK && rc != ERR_GONE)
-            (void)fprintf(stderr, "the workers' logs are in %s\n", local.scratch.path);
     }
     seconds = (double)(clock_now_ms() - start_ms) / 1e3;
     if (a.n_cuts > 0)
@@ -343,6 +333,6 @@ int command_run(int argc, char **argv)
         show_summary(&leader, seconds, a.output, line);
         (void)printf("%s\n", line);
     }
-    local_deinit(&local, rc != ERR_OK && rc != ERR_GONE && local.plan.n_workers > 0);
+    local_end(&local, rc);
     return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
 }
