@@ -10,6 +10,7 @@
 /* argv[0] is the subcommand's own name. Returns the exit code, after reporting any error. */
 int command_run(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_tune(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_checkpoint(int argc, char **argv);
 int command_replan(int argc, char **argv);

@@ -52,6 +52,17 @@ static const struct {
      "  --strategy STRATEGY      Optimal, Even, Dynamic or Manual; default: the job's\n"
      "  -o json|yaml             print the report for programs\n"
      "  --json                   print the plan that the workers read\n"},
+    {"tune", command_tune, " -f FILE --workers " LOCAL_WORKERS " [OPTION]...",
+     "Find out when the replicas of a job may stop working in step, by runs of the job on this\n"
+     "machine: ASP, or what spec.sync.switchTo or protocol name, after 0, 6, 12, 25 and 50% of\n"
+     "the steps is compared with BSP, by pairs of runs with the same seed. The first that is\n"
+     "shown to be less than the margin worse is chosen, else BSP.\n"
+     "  --data DIR, --model DIR  use these in place of the volumes that the job names\n"
+     "  --margin POINTS          in hundredths of the job's metric; default: 1\n"
+     "  --runs N                 at most so many pairs for each candidate, 2 to 32; default: 5\n"
+     "  --steps N                of a run; default: those of the job\n"
+     "  --output FILE            write the job with the result to FILE, as JSON\n"
+     "  --json                   print the result as JSON\n"},
     {"status", command_status,
      " NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
      "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},

@@ -317,6 +317,8 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
     if (strcspn(text, " ") != strcspn(s->last, " ") ||
         strncmp(text, s->last, strcspn(text, " ")) != 0)
         is_urgent = true;
+    if (!s->is_tty && s->is_quiet)
+        return;
     if (!s->is_tty && !is_urgent && s->last_ms > 0 && now_ms - s->last_ms < SHOW_EVERY_MS)
         return;
     s->last_ms = now_ms;
@@ -336,6 +338,8 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
 
 void show_note(struct show *s, const char *text)
 {
+    if (s->is_quiet)
+        return;
     (void)fprintf(s->out, s->is_tty ? "\r%s\033[K\n" : "%s\n", text);
     (void)fflush(s->out);
     s->is_open = false;

@@ -51,7 +51,8 @@ void show_status_end(FILE *out, const struct status *s);
 struct show {
     FILE *out;
     bool is_tty;
-    bool is_open; /* there is a line that may be overwritten */
+    bool is_open;  /* there is a line that may be overwritten */
+    bool is_quiet; /* nothing but that line is shown */
     int64_t last_ms;
     char last[SHOW_LINE_BYTES];
 };
@@ -60,7 +61,7 @@ void show_init(struct show *s, FILE *out);
 /* Show `text` in place of the line before on a terminal; else as a new line, unless one with the
  * same first word was shown less than SHOW_EVERY_MS ago and `is_urgent` is false. */
 void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms);
-/* A line that stays, above those of show_line(). */
+/* A line that stays, above those of show_line(); not if it is quiet. */
 void show_note(struct show *s, const char *text);
 /* Leave the line as it is; what follows starts on a new one. */
 void show_end(struct show *s);

@@ -185,6 +185,26 @@ static void show_lines_come_slowly_where_they_cannot_be_written_over(void **stat
     free(text);
 }
 
+static void show_is_quiet_but_for_a_line_that_can_be_written_over(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct show s = {.out = open_memstream(&text, &n), .is_quiet = true};
+
+    (void)state;
+    show_line(&s, "step 1", true, 1000);
+    show_note(&s, "evaluated");
+    s.is_tty = true;
+    show_line(&s, "step 2", true, 2000);
+    show_note(&s, "evaluated");
+    s.is_quiet = false;
+    show_note(&s, "done");
+    show_end(&s);
+    (void)fclose(s.out);
+    assert_string_equal(text, "\rstep 2\033[K\rdone\033[K\n");
+    free(text);
+}
+
 #define LONG_HEAD "gke-training-east1-"
 #define LONG_TAIL "pool-2-7f3c9d1b-xk2"
 
@@ -299,6 +319,7 @@ int main(void)
         cmocka_unit_test(show_summary_is_a_line_of_figures),
         cmocka_unit_test(show_evaluation_names_the_step_and_every_metric),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
+        cmocka_unit_test(show_is_quiet_but_for_a_line_that_can_be_written_over),
         cmocka_unit_test(show_names_that_are_long_lose_their_middle),
         cmocka_unit_test(show_status_line_is_progress_or_what_the_job_waits_for),
         cmocka_unit_test(show_status_end_is_complete_or_failed_with_its_reason),
