@@ -371,6 +371,8 @@ static enum err_code go_on(struct train *t, int64_t step, struct err *err)
     int64_t n_steps = t->next.n_steps;
     int64_t end;
 
+    if (t->protocol != (enum spec_protocol)t->next.protocol && step > t->first_step)
+        t->switched_ns = clock_now_ns();
     t->protocol = (enum spec_protocol)t->next.protocol;
     if (t->protocol == SPEC_PROTOCOL_BSP)
         return train_run_step(t, step, err);

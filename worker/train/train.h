@@ -79,6 +79,7 @@ struct train {
     int64_t updated_ns;         /* ... as it is in `compute` */
     int64_t step_from_ns;       /* when this step began */
     int64_t round_from_ns;      /* when this round of asynchronous steps began */
+    int64_t switched_ns;        /* when the protocol changed; 0: it has computed since */
     int64_t shown_ns;           /* when the leader last showed steps out of step */
     bool has_moments;           /* of guests: replicas have trained alone in this session */
     bool is_apart;              /* replicas that train alone: weights of their own */

@@ -558,8 +558,19 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
 
 /* --- a step in step --- */
 
+static void note_switch(struct train *t)
+{
+    if (t->switched_ns > 0 && train_is_leader(t))
+        LOG(LOG_INFO, "the protocol has changed",
+            LOG_S("protocol", spec_protocol_names[t->protocol]), LOG_I("step", t->state->step),
+            LOG_F("ms", train_ms_since(t->switched_ns)));
+    t->switched_ns = 0;
+}
+
 void train_start_counting(struct train *t, int split)
 {
+    if (split == TRAIN_STEP)
+        note_switch(t);
     t->split = split;
     t->compute = t->update; /* it was not over when that step was summed up */
     t->updated_ns = t->update.wall_ns;
