@@ -295,9 +295,9 @@ bench-replace: deps-cluster ## steps with and without re-placement; write build/
 	@tests/bench/replace.sh >build/bench-replace.rows
 	@jq -s . build/bench-replace.rows | tee build/bench-replace.json
 
-bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, three hours; write build/bench-sync.md
+bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hours (SYNC_RUNS=link: that part); write build/bench-sync.md
 	@$(SUBMAKE) all sample support
-	@tests/bench/sync.sh >build/bench-sync.rows
+	@tests/bench/sync.sh $(SYNC_RUNS) >build/bench-sync.rows
 	@jq -rs -f tests/bench/sync.jq build/bench-sync.rows | tee build/bench-sync.md
 
 # --- trying it ---

@@ -1,24 +1,35 @@
 #!/bin/bash
-# Replicas in step, free and alone, where they differ. Three parts, whose rows `make bench-sync` makes tables of:
+# Replicas in step, free and alone, where they differ. Rows of JSON; `make bench-sync` makes tables of them.
 #
-#   uneven  one of several replicas, each a process with a CPU quota, is four times slower than the others:
-#           even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
-#           even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds
-#   lag     one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds:
-#           calm (it has all of it) wait elastic greedy
-#   link    two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root:
-#           link-bsp link-asp link-local32 link-local128
+#   OUT=build/release tests/bench/sync.sh [PART | RUN]...
+#   SYNC_SEEDS=5 SYNC_REPLICAS=4 (of uneven) SYNC_STEPS=640 (of uneven) SYNC_OPTIMIZERS="AdamW SGD" (of uneven)
 #
-#   OUT=build/release tests/bench/sync.sh [NAME...]
-#   SYNC_SEEDS=5 SYNC_REPLICAS=4 SYNC_STEPS=640 SYNC_OPTIMIZERS="AdamW SGD"    of the first part
+# Parts and their runs, with the time for one seed and all optimizers on two cores:
 #
-# A run takes half a minute to two minutes, all of them three hours.
+#   uneven   one of several replicas, each a process with a CPU quota, is four times slower than the others: 16 minutes
+#            even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
+#            even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds
+#   lag      one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds: 6 minutes
+#            calm (it has all of it) wait elastic greedy
+#   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
+#            link-bsp link-asp link-local32 link-local128
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
 seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD}
-[ $# -gt 0 ] || set -- even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 \
-    calm wait elastic greedy link-bsp link-asp link-local32 link-local128
+case ${1:-} in
+-h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
+esac
+declare -A runs_of=(
+    [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50'
+    [lag]='calm wait elastic greedy'
+    [link]='link-bsp link-asp link-local32 link-local128')
+[ $# -gt 0 ] || set -- uneven lag link
+names=()
+for name; do
+    read -r -a runs <<<"${runs_of[$name]:-$name}"
+    names+=("${runs[@]}")
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
@@ -31,36 +42,38 @@ uneven_workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
     if (fast > 1) fast = 1
     for (i = 1; i <= n; i++) printf("%scpu=%.3f", (i > 1 ? "," : ""), (i < n ? fast : fast / 4)) }')
 
-# set_up NAME: part, workers, n_replicas, n_steps, batch (sequences of a step for each replica), micro (micro-batches
-# of a step), model and sync
+# set_up NAME: part, workers, n_replicas, n_steps, batch (sequences of a step for each replica), micro
+# (micro-batches of a step), every (steps to an evaluation), model and sync
 set_up() {
-    part=uneven workers=$uneven_workers n_replicas=$n n_steps=$steps batch=8 micro=$((4 * n)) model='preset: BertTiny' sync='protocol: BSP'
+    part=uneven workers=$uneven_workers n_replicas=$n n_steps=$steps batch=8 micro=$((4 * n))
+    every=$((steps / 5)) model='preset: BertTiny' sync='protocol: BSP'
     case $1 in
     calm | wait | elastic | greedy)
-        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 model='preset: BertTiny, layers: 12' ;;
-    link-*) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 ;;
+        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model='preset: BertTiny, layers: 12' ;;
+    link-bsp | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
+    link-*) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=256 every=$n_steps ;;
     esac
     case $1 in
     bsp | calm | wait | link-bsp) ;;
     even) micro=$n ;;
     asp | link-asp) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
-    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" n_steps=256 ;;
+    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
     elastic) sync='stragglers: Elastic' ;;
     greedy) sync='stragglers: Greedy' ;;
-    *) echo "no such run: $1" >&2 && exit 2 ;;
+    *) echo "no such part or run: $1" >&2 && exit 2 ;;
     esac
 }
-# job NAME OPTIMIZER SEED, after set_up
-job() {
-    local rate every=$((n_steps / 5))
-    [ "$part" = uneven ] || every=$n_steps
-    case $2 in
+set_rate() { # set_rate OPTIMIZER
+    case $1 in
     AdamW) rate=1e-3 ;;
     SGD) rate=5e-2 ;;
-    *) echo "no such optimizer: $2" >&2 && exit 2 ;;
+    *) echo "no such optimizer: $1" >&2 && exit 2 ;;
     esac
+}
+# job OPTIMIZER SEED, after set_up and set_rate
+job() {
     cat >"$work/job.yaml" <<E3
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
@@ -72,8 +85,8 @@ spec:
   sync: {$sync}
   placement: {minStages: 1, maxStages: 1}
   checkpoint: {mode: Never}
-  training: {steps: $n_steps, batchSize: $((batch * n_replicas)), microBatches: $micro, maxSequenceLength: 64, seed: $3,
-    evaluateEverySteps: $every, optimizer: {type: $2, learningRate: "$rate"}}
+  training: {steps: $n_steps, batchSize: $((batch * n_replicas)), microBatches: $micro, maxSequenceLength: 64, seed: $2,
+    evaluateEverySteps: $every, optimizer: {type: $1, learningRate: "$rate"}}
 E3
 }
 run() {
@@ -114,22 +127,24 @@ predicted_ms() {
 train() {
     local predicted=0
     set_up "$1"
-    job "$@"
+    set_rate "$2"
+    job "$2" "$3"
     rm -rf "$work/model"
-    case $part in
-    uneven) run ;;
-    lag) if [ "$1" = calm ]; then run; else run_disturbed; fi ;;
-    link) run_over_link ;;
+    case $1 in
+    wait | elastic | greedy) run_disturbed ;;
+    link-*) run_over_link ;;
+    *) run ;;
     esac || { cat "$work/log" >&2; exit 1; }
-    [ "$part" != link ] || predicted=$(predicted_ms)
+    [[ $1 != link-* ]] || predicted=$(predicted_ms)
     jq -cs --arg part "$part" --arg protocol "$1" --arg optimizer "$2" --argjson seed "$3" --argjson n "$n_replicas" --arg workers "$workers" --arg cpu "$cpu" \
         --argjson predicted "${predicted:-0}" '
         map(select(.metrics)) | {part: $part, protocol: $protocol, optimizer: $optimizer, seed: $seed, replicas: $n, workers: $workers, cpu: $cpu,
             steps: .[-1].step, seconds: .[-1].seconds, predictedMs: $predicted, accuracy: .[-1].metrics.accuracy, loss: .[-1].metrics.evalLoss,
             evaluations: map([.step, .seconds, .metrics.accuracy])}' "$work/model/history.jsonl"
 }
+for name in "${names[@]}"; do set_up "$name"; done # refuses a wrong name before the first run
 for ((seed = 1; seed <= seeds; seed++)); do
-    for name; do
+    for name in "${names[@]}"; do
         set_up "$name"
         for optimizer in $optimizers; do
             [ "$part" = uneven ] || [ "$optimizer" = "${optimizers%% *}" ] || continue
