@@ -7,8 +7,9 @@
 # Parts and their runs, with the time for one seed and all optimizers on two cores:
 #
 #   uneven   one of several replicas, each a process with a CPU quota, is four times slower than the others: 16 minutes
-#            even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50
-#            even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds
+#            even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline
+#            even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds;
+#            pipeline: BSP in one pipeline over all workers
 #   lag      one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds: 6 minutes
 #            calm (it has all of it) wait elastic greedy
 #   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
@@ -21,7 +22,7 @@ case ${1:-} in
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
 esac
 declare -A runs_of=(
-    [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50'
+    [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline'
     [lag]='calm wait elastic greedy'
     [link]='link-bsp link-asp link-local32 link-local128')
 [ $# -gt 0 ] || set -- uneven lag link
@@ -42,10 +43,10 @@ uneven_workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
     if (fast > 1) fast = 1
     for (i = 1; i <= n; i++) printf("%scpu=%.3f", (i > 1 ? "," : ""), (i < n ? fast : fast / 4)) }')
 
-# set_up NAME: part, workers, n_replicas, n_steps, batch (sequences of a step for each replica), micro
+# set_up NAME: part, workers, n_replicas, stages (of each), n_steps, batch (sequences of a step for each replica), micro
 # (micro-batches of a step), every (steps to an evaluation), model and sync
 set_up() {
-    part=uneven workers=$uneven_workers n_replicas=$n n_steps=$steps batch=8 micro=$((4 * n))
+    part=uneven workers=$uneven_workers n_replicas=$n stages=1 n_steps=$steps batch=8 micro=$((4 * n))
     every=$((steps / 5)) model='preset: BertTiny' sync='protocol: BSP'
     case $1 in
     calm | wait | elastic | greedy)
@@ -56,6 +57,7 @@ set_up() {
     case $1 in
     bsp | calm | wait | link-bsp) ;;
     even) micro=$n ;;
+    pipeline) n_replicas=1 stages=$n batch=$((8 * n)) ;;
     asp | link-asp) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     link-local*) sync="protocol: Local, localSteps: ${1#link-local}" ;;
@@ -83,7 +85,7 @@ spec:
   data: {task: MNLI, source: {sample: MNLI}}
   replicas: $n_replicas
   sync: {$sync}
-  placement: {minStages: 1, maxStages: 1}
+  placement: {minStages: $stages, maxStages: $stages}
   checkpoint: {mode: Never}
   training: {steps: $n_steps, batchSize: $((batch * n_replicas)), microBatches: $micro, maxSequenceLength: 64, seed: $2,
     evaluateEverySteps: $every, optimizer: {type: $1, learningRate: "$rate"}}
