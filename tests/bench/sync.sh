@@ -7,9 +7,9 @@
 # Parts and their runs, with the time for one seed and all optimizers on two cores:
 #
 #   uneven   one of several replicas, each a process with a CPU quota, is four times slower than the others: 16 minutes
-#            even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline
+#            even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline ddp
 #            even: BSP in which all replicas have the same share of the batch; bsp: shares that follow the speeds;
-#            pipeline: BSP in one pipeline over all workers
+#            pipeline: BSP in one pipeline over all workers; ddp: `even` in PyTorch, which the cache has (5 GB) or gets
 #   lag      one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds: 6 minutes
 #            calm (it has all of it) wait elastic greedy
 #   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
@@ -22,7 +22,7 @@ case ${1:-} in
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
 esac
 declare -A runs_of=(
-    [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline'
+    [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline ddp'
     [lag]='calm wait elastic greedy'
     [link]='link-bsp link-asp link-local32 link-local128')
 [ $# -gt 0 ] || set -- uneven lag link
@@ -56,7 +56,7 @@ set_up() {
     esac
     case $1 in
     bsp | calm | wait | link-bsp) ;;
-    even) micro=$n ;;
+    even | ddp) micro=$n ;;
     pipeline) n_replicas=1 stages=$n batch=$((8 * n)) ;;
     asp | link-asp) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
@@ -93,6 +93,11 @@ E3
 }
 run() {
     "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1
+}
+run_ddp() { # run_ddp OPTIMIZER SEED
+    mkdir "$work/model"
+    "$python" tests/bench/ddp.py --data "$work/data" --output "$work/model" --throttle "$out/tests/support/throttle" --workers "$workers" \
+        --optimizer "$1" --rate "$rate" --batch "$batch" --steps "$n_steps" --every "$every" --seed "$2" >"$work/log" 2>&1
 }
 # Over 10 Mbit/s. A burst must hold one packet of the loopback, which has up to 64 KiB.
 run_over_link() {
@@ -133,6 +138,7 @@ train() {
     job "$2" "$3"
     rm -rf "$work/model"
     case $1 in
+    ddp) run_ddp "$2" "$3" ;;
     wait | elastic | greedy) run_disturbed ;;
     link-*) run_over_link ;;
     *) run ;;
@@ -145,11 +151,16 @@ train() {
             evaluations: map([.step, .seconds, .metrics.accuracy])}' "$work/model/history.jsonl"
 }
 for name in "${names[@]}"; do set_up "$name"; done # refuses a wrong name before the first run
+python=
+if [[ " ${names[*]} " == *' ddp '* ]]; then
+    python=$(hack/torch.sh) || echo "bench-sync: no PyTorch, so the run ddp is left out" >&2
+fi
 for ((seed = 1; seed <= seeds; seed++)); do
     for name in "${names[@]}"; do
         set_up "$name"
         for optimizer in $optimizers; do
             [ "$part" = uneven ] || [ "$optimizer" = "${optimizers%% *}" ] || continue
+            [ "$name" != ddp ] || [ -n "$python" ] || continue
             echo "bench-sync: $name, $optimizer, seed $seed" >&2
             train "$name" "$optimizer" "$seed"
         done
