@@ -29,11 +29,12 @@ def lag:
     (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(seconds | digits(1)) | \(seconds | times($calm | if . then seconds else null end)) | " +
         "\(accuracy) | \(map(.loss) | mean | digits(3)) |"),
     "";
+# Accuracy is of those that have as many steps as free-bsp, which has what link-bsp would have.
 def link:
-    named("link-bsp") as $bsp |
-    "| 10 Mbit/s | runs | ms a step | predicted | of BSP |",
-    "|---|--:|--:|--:|--:|",
-    (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(step_ms | digits(0)) | \(map(.predictedMs) | mean | digits(0)) | " +
-        "\(step_ms | times($bsp | if . then step_ms else null end)) |"),
+    named("link-bsp") as $bsp | (named("free-bsp") // [{}])[0].steps as $steps |
+    "| 10 Mbit/s in all | runs | ms a step | predicted | speed | accuracy % after \($steps // 0) steps |",
+    "|---|--:|--:|--:|--:|--:|",
+    (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(step_ms | digits(0)) | \(map(.predictedMs) | mean | if . > 0 then digits(0) else "" end) | " +
+        "\(step_ms as $ms | $bsp | if . then step_ms | times($ms) else "" end) | \(if .[0].steps == $steps then accuracy else "" end) |"),
     "";
 (only("uneven") | select(length > 0) | uneven), (only("lag") | select(length > 0) | lag), (only("link") | select(length > 0) | link)
