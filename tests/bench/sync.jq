@@ -29,6 +29,13 @@ def lag:
     (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(seconds | digits(1)) | \(seconds | times($calm | if . then seconds else null end)) | " +
         "\(accuracy) | \(map(.loss) | mean | digits(3)) |"),
     "";
+# Steps count the tickets of all: what the others can do is theirs of the time before, by the quotas of the workers.
+def stopped:
+    (.[0].replicas | (. - 1) / (. - 0.75)) as $others | (map(.before) | mean * $others) as $before | (map(.stopped) | mean) as $stopped |
+    "| one of \(.[0].replicas) is stopped, ASP | runs | steps per second of the others before | while it is stopped | of that |",
+    "|---|--:|--:|--:|--:|",
+    "| the slow one, no unit's home | \(length) | \($before | digits(1)) | \($stopped | digits(1)) | \($stopped / $before * 100 | digits(0))% |",
+    "";
 # Accuracy is of those that have as many steps as free-bsp, which has what link-bsp would have.
 def link:
     named("link-bsp") as $bsp | (named("free-bsp") // [{}])[0].steps as $steps |
@@ -37,4 +44,5 @@ def link:
     (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(step_ms | digits(0)) | \(map(.predictedMs) | mean | if . > 0 then digits(0) else "" end) | " +
         "\(step_ms as $ms | $bsp | if . then step_ms | times($ms) else "" end) | \(if .[0].steps == $steps then accuracy else "" end) |"),
     "";
-(only("uneven") | select(length > 0) | uneven), (only("lag") | select(length > 0) | lag), (only("link") | select(length > 0) | link)
+(only("uneven") | select(length > 0) | uneven), (only("lag") | select(length > 0) | lag),
+    (only("stopped") | select(length > 0) | stopped), (only("link") | select(length > 0) | link)

@@ -2,7 +2,7 @@
 # Replicas in step, free and alone, where they differ. Rows of JSON; `make bench-sync` makes tables of them.
 #
 #   OUT=build/release tests/bench/sync.sh [PART | RUN]...
-#   SYNC_SEEDS=5 SYNC_REPLICAS=4 (of uneven) SYNC_STEPS=640 (of uneven, link) SYNC_OPTIMIZERS="AdamW SGD" (of uneven)
+#   SYNC_SEEDS=5 SYNC_REPLICAS=4 (of uneven, stopped) SYNC_STEPS=640 (of uneven, link) SYNC_OPTIMIZERS="AdamW SGD" (of uneven)
 #
 # Parts and their runs, with the time for one seed and all optimizers on two cores:
 #
@@ -12,21 +12,24 @@
 #            pipeline: BSP in one pipeline over all workers; ddp: `even` in PyTorch, which the cache has (5 GB) or gets
 #   lag      one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds: 6 minutes
 #            calm (it has all of it) wait elastic greedy
+#   stopped  the slow one of the uneven part gets no CPU time for ten seconds in ASP: 20 seconds
+#            stopped
 #   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
 #            link-bsp link-asp link-local32 link-local128 free-bsp
 #            free-bsp: without the link, for as many steps as Local; its accuracy is what link-bsp would have after them
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
-seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD}
+seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD} watch_s=5 stop_s=10
 case ${1:-} in
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
 esac
 declare -A runs_of=(
     [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline ddp'
     [lag]='calm wait elastic greedy'
+    [stopped]='stopped'
     [link]='link-bsp link-asp link-local32 link-local128 free-bsp')
-[ $# -gt 0 ] || set -- uneven lag link
+[ $# -gt 0 ] || set -- uneven lag stopped link
 names=()
 for name; do
     read -r -a runs <<<"${runs_of[$name]:-$name}"
@@ -34,6 +37,7 @@ for name; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work # where the history of a run that goes on is found
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 mkdir "$work/data"
 cp build/sample/mnli/{train.tsv,vocab.txt,dev_matched.tsv} "$work/data/"
@@ -52,6 +56,7 @@ set_up() {
     case $1 in
     calm | wait | elastic | greedy)
         part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model='preset: BertTiny, layers: 12' ;;
+    stopped) part=stopped n_steps=10000 every=$n_steps ;; # ended when it has been measured
     link-bsp | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
     link-* | free-bsp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 every=$n_steps ;;
     esac
@@ -59,7 +64,7 @@ set_up() {
     bsp | calm | wait | link-bsp | free-bsp) ;;
     even | ddp) micro=$n ;;
     pipeline) n_replicas=1 stages=$n batch=$((8 * n)) ;;
-    asp | link-asp) sync='protocol: ASP' ;;
+    asp | link-asp | stopped) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     link-local*) sync="protocol: Local, localSteps: ${1#link-local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
@@ -105,10 +110,13 @@ run_over_link() {
     unshare -n bash -c 'ip link set lo up && tc qdisc add dev lo root tbf rate 10mbit burst 256k latency 4000ms && "$@"' run \
         "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1
 }
+worker_pid() { # worker_pid CLI SLOT: as soon as it is there
+    until pgrep -P "$1" -f -- "skyjob-worker stage .*--slot $2"; do kill -0 "$1" && sleep 0.2 || return; done
+}
 # The second replica's worker: 9 s of all its CPU time, 6 s of a fifth, again and again.
 disturb() {
     local worker
-    until worker=$(pgrep -P "$1" -f -- 'skyjob-worker stage .*--slot 1'); do sleep 0.2; done
+    worker=$(worker_pid "$1" 1)
     while kill -0 "$worker" 2>/dev/null; do
         sleep 9
         timeout 6 "$out/tests/support/throttle" "$worker" 200 || :
@@ -123,6 +131,38 @@ run_disturbed() {
     wait $pid || rc=$?
     wait
     return $rc
+}
+# Steps per second before the slow replica is stopped, and while it is.
+run_stopped() {
+    local pid cli slow before stopped
+    run &
+    pid=$!
+    until cli=$(pgrep -P $pid); do kill -0 $pid && sleep 0.1 || return; done
+    slow=$(worker_pid "$cli" $((n - 1))) || return
+    until [ "$(steps_done)" -ge 20 ]; do kill -0 "$cli" && sleep 0.1 || return; done
+    before=$(steps_per_second sleep $watch_s)
+    stopped=$(steps_per_second stop_for $stop_s "$slow")
+    jq -n --argjson before "$before" --argjson stopped "$stopped" '{$before, $stopped}' >"$work/rates"
+    kill "$cli" || return # it had to be there until now
+    wait $pid || :
+}
+# stop_for SECONDS PID: for less than the 15 s after which it would be lost. The CLI holds it to its quota by signals too,
+# so it is stopped until there is none to come that lets it go on. Steps are counted up to the oldest ticket that has not
+# ended, so those of the others show when it has ended its own.
+stop_for() {
+    local shown
+    for _ in {1..50}; do kill -STOP "$2" && sleep 0.01; done
+    sleep "$1"
+    shown=$(steps_done)
+    kill -CONT "$2"
+    while [ "$(steps_done)" -eq "$shown" ] && kill -0 "$2"; do sleep 0.02; done
+}
+steps_done() { cat "$work"/skyjob-*/*/*.history 2>/dev/null | awk -F '[:,]' '$2 > most { most = $2 } END { print most + 0 }'; }
+steps_per_second() { # steps_per_second COMMAND...: while it runs
+    local from from_us=${EPOCHREALTIME/./}
+    from=$(steps_done)
+    "$@"
+    awk -v steps=$(($(steps_done) - from)) -v us=$((${EPOCHREALTIME/./} - from_us)) 'BEGIN { print steps / us * 1e6 }'
 }
 # The planner's figure for a step of this job, on nodes as fast as the workers were measured, over that link: a node's
 # is 5 Mbit/s each way, since a loopback has one queue for both directions.
@@ -143,16 +183,21 @@ train() {
     rm -rf "$work/model"
     case $1 in
     ddp) run_ddp "$2" "$3" ;;
+    stopped) run_stopped ;;
     wait | elastic | greedy) run_disturbed ;;
     link-*) run_over_link ;;
     *) run ;;
     esac || { cat "$work/log" >&2; exit 1; }
     [[ $1 != link-* ]] || predicted=$(predicted_ms)
-    jq -cs --arg part "$part" --arg protocol "$1" --arg optimizer "$2" --argjson seed "$3" --argjson n "$n_replicas" --arg workers "$workers" --arg cpu "$cpu" \
-        --argjson predicted "${predicted:-0}" '
-        map(select(.metrics)) | {part: $part, protocol: $protocol, optimizer: $optimizer, seed: $seed, replicas: $n, workers: $workers, cpu: $cpu,
-            steps: .[-1].step, seconds: .[-1].seconds, predictedMs: $predicted, accuracy: .[-1].metrics.accuracy, loss: .[-1].metrics.evalLoss,
-            evaluations: map([.step, .seconds, .metrics.accuracy])}' "$work/model/history.jsonl"
+    jq -n --arg part "$part" --arg protocol "$1" --arg optimizer "$2" --argjson seed "$3" --argjson replicas "$n_replicas" --arg workers "$workers" \
+        --arg cpu "$cpu" '{$part, $protocol, $optimizer, $seed, $replicas, $workers, $cpu}' >"$work/row"
+    if [ "$part" = stopped ]; then
+        jq -cs add "$work/row" "$work/rates"
+        return
+    fi
+    jq -cs --argjson predicted "${predicted:-0}" '.[0] + (map(select(.metrics)) | {steps: .[-1].step, seconds: .[-1].seconds, predictedMs: $predicted,
+        accuracy: .[-1].metrics.accuracy, loss: .[-1].metrics.evalLoss, evaluations: map([.step, .seconds, .metrics.accuracy])})' \
+        "$work/row" "$work/model/history.jsonl"
 }
 for name in "${names[@]}"; do set_up "$name"; done # refuses a wrong name before the first run
 python=
