@@ -295,10 +295,13 @@ bench-replace: deps-cluster ## steps with and without re-placement; write build/
 	@tests/bench/replace.sh >build/bench-replace.rows
 	@jq -s . build/bench-replace.rows | tee build/bench-replace.json
 
-bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hours (SYNC_RUNS=link: that part); write build/bench-sync.md
+# Tables and a plot of rows.
+sync_report = jq -rs -f tests/bench/sync.jq $1.rows >$1.md && jq -rs -f tests/bench/sync_plot.jq $1.rows >$1.svg
+bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hours (SYNC_RUNS=link: that part); write build/bench-sync.md and .svg
 	@$(SUBMAKE) all sample support
 	@tests/bench/sync.sh $(SYNC_RUNS) >build/bench-sync.rows
-	@jq -rs -f tests/bench/sync.jq build/bench-sync.rows | tee build/bench-sync.md
+	@$(call sync_report,build/bench-sync)
+	@cat build/bench-sync.md
 
 # --- trying it ---
 try: deps-build ## train on this machine without a cluster, about a minute

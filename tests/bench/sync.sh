@@ -1,5 +1,5 @@
 #!/bin/bash
-# Replicas in step, free and alone, where they differ. Rows of JSON; `make bench-sync` makes tables of them.
+# Replicas in step, free and alone, where they differ. Rows of JSON; `make bench-sync` makes tables and a plot of them.
 #
 #   OUT=build/release tests/bench/sync.sh [PART | RUN]...
 #   SYNC_SEEDS=5 SYNC_REPLICAS=4 (of uneven, stopped) SYNC_STEPS=640 (of uneven, link) SYNC_OPTIMIZERS="AdamW SGD" (of uneven)
