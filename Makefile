@@ -280,6 +280,8 @@ bench: deps-cluster ## print a table of measured ratios, write build/bench.json
 bench-smoke: deps-cluster ## every benchmark for some seconds: does it still work?
 	@$(SUBMAKE) all sample $(BENCH)
 	@BENCH_SMOKE=1 hack/bench.sh $(BENCH) $(filter-out %/bench_cluster.sh,$(wildcard tests/bench/bench_*.sh))
+	@BENCH_SMOKE=1 tests/bench/sync.sh >build/bench-sync-smoke.rows
+	@$(call sync_report,build/bench-sync-smoke)
 
 # The published experiment in simulation, which takes a minute.
 PLACEMENT := $(OUT)/tests/bench/placement/placement

@@ -17,10 +17,16 @@
 #   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
 #            link-bsp link-asp link-local32 link-local128 free-bsp
 #            free-bsp: without the link, for as many steps as Local; its accuracy is what link-bsp would have after them
+#
+# With BENCH_SMOKE some runs of a few steps, which need neither root nor PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
 seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD} watch_s=5 stop_s=10
+if [ -n "${BENCH_SMOKE:-}" ]; then
+    seeds=1 n=2 steps=10 optimizers=AdamW watch_s=1 stop_s=1
+    [ $# -gt 0 ] || set -- even asp stopped free-bsp
+fi
 case ${1:-} in
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
 esac
@@ -41,6 +47,7 @@ export TMPDIR=$work # where the history of a run that goes on is found
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 mkdir "$work/data"
 cp build/sample/mnli/{train.tsv,vocab.txt,dev_matched.tsv} "$work/data/"
+[ -z "${BENCH_SMOKE:-}" ] || head -n 40 build/sample/mnli/dev_matched.tsv >"$work/data/dev_matched.tsv"
 
 # What the machine has, less a tenth for what else runs, for n - 1 fast replicas and one of a quarter.
 uneven_workers=$(awk -v n="$n" -v cores="$(nproc)" 'BEGIN {
