@@ -528,3 +528,13 @@ enum err_code homes_wait(struct homes *h, const struct exchange *x, struct err *
 {
     return wait_for(h, -1, x, err);
 }
+
+bool homes_is_done(struct homes *h)
+{
+    bool is_done;
+
+    (void)pthread_mutex_lock(&h->lock);
+    is_done = h->n_orders == 0;
+    (void)pthread_mutex_unlock(&h->lock);
+    return is_done;
+}

@@ -117,5 +117,7 @@ void homes_meet(struct homes *h, int64_t number, const struct homes_meeting *mee
 MUST_CHECK enum err_code homes_wait_weights(struct homes *h, int i, const struct exchange *x,
                                             struct err *err);
 MUST_CHECK enum err_code homes_wait(struct homes *h, const struct exchange *x, struct err *err);
+/* Would that return at once? */
+bool homes_is_done(struct homes *h);
 
 #endif

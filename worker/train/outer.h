@@ -28,8 +28,8 @@
  * allow: replica r gets those from out[r] to before out[r + 1]. `ticket_ms` is what one takes. */
 void outer_deal(int64_t n_tickets, int n, const double ticket_ms[], int64_t out[]);
 
-/* After how many of its `n_tickets` a replica offers the weights of this unit: so that all travel
- * evenly over the tickets, by their bytes, in rising order. */
+/* After how many of its `n_tickets` a replica can offer the weights of this unit: so that all
+ * travel evenly over the tickets, by their bytes, in rising order. */
 int64_t outer_due(const struct model *m, int unit, int64_t n_tickets);
 
 struct outer_step {

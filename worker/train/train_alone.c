@@ -106,7 +106,7 @@ static void show_alone(struct train *t, struct alone *a, struct message_end *end
     train_show_ticket(t, end);
 }
 
-/* The unit that is under way, if one is. */
+/* The unit that is under way, if one is: wait for it, and take what has become of it. */
 static enum err_code take_unit(struct train *t, struct alone *a, struct err *err)
 {
     enum err_code rc = a->is_under_way ? homes_wait(&t->homes, &t->exchange, err) : ERR_OK;
@@ -117,32 +117,47 @@ static enum err_code take_unit(struct train *t, struct alone *a, struct err *err
     return rc;
 }
 
-/* Offer the units that are due, each when the one before is here again. */
-static enum err_code offer_units(struct train *t, struct alone *a, struct err *err)
+static void offer_unit(struct train *t, struct alone *a)
 {
     struct stage *s = t->stage;
-    const struct weights *w = &s->weights;
+    int i = a->n_offered++;
+    bool is_home = stage_is_home(s, i);
+    const struct homes_meeting m = {
+        .i = i,
+        .offered = s->offered,
+        .params = is_home ? t->state->units[s->weights.first_unit + i].params : NULL,
+        .velocity = is_home && s->velocity ? s->velocity[i] : NULL,
+        .how = stage_outer_step(s),
+    };
+
+    stage_offer_unit(s, i);
+    homes_meet(&t->homes, a->first_step, &m);
+    a->is_under_way = true;
+}
+
+static bool is_unit_due(const struct train *t, const struct alone *a)
+{
+    const struct weights *w = &t->stage->weights;
+
+    return !a->joins && a->n_offered < w->n_units &&
+           outer_due(&t->plan->spec.model, w->first_unit + a->n_offered, a->end - a->begin) <=
+               a->next - a->begin;
+}
+
+/* Between two tickets. All replicas have to offer a unit before one of them has it back, and they
+ * are not at the same place in their tickets: only behind the last one they wait for each other. */
+static enum err_code meet_about_units(struct train *t, struct alone *a, struct err *err)
+{
+    bool waits = a->next == a->end;
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && !a->joins && a->n_offered < w->n_units &&
-           outer_due(&t->plan->spec.model, w->first_unit + a->n_offered, a->end - a->begin) <=
-               a->next - a->begin) {
-        int i = a->n_offered;
-        bool is_home = stage_is_home(s, i);
-        struct homes_meeting m = {.i = i, .offered = s->offered, .how = stage_outer_step(s)};
-
+    do {
+        if (a->is_under_way && !waits && !homes_is_done(&t->homes))
+            return ERR_OK;
         rc = take_unit(t, a, err);
-        if (rc != ERR_OK)
-            return rc;
-        if (is_home)
-            m.params = t->state->units[w->first_unit + i].params;
-        if (is_home && s->velocity)
-            m.velocity = s->velocity[i];
-        stage_offer_unit(s, i);
-        homes_meet(&t->homes, a->first_step, &m);
-        a->n_offered++;
-        a->is_under_way = true;
-    }
+        if (rc == ERR_OK && is_unit_due(t, a))
+            offer_unit(t, a);
+    } while (rc == ERR_OK && a->is_under_way);
     return rc;
 }
 
@@ -170,7 +185,7 @@ static enum err_code run_ticket_alone(struct train *t, struct alone *a, struct e
     if (rc != ERR_OK)
         return rc;
     if (++a->next < a->end)
-        rc = offer_units(t, a, err);
+        rc = meet_about_units(t, a, err);
     if (rc == ERR_OK && a->next < a->end)
         rc = tie_spread(&t->stage->tie, &t->exchange, step, err);
     show_alone(t, a, &end);
@@ -287,9 +302,7 @@ enum err_code train_run_alone(struct train *t, int64_t until, bool joins, struct
     a.ticket_ms = a.end > a.begin ? (double)(alone_ns - from_ns) / 1e6 / (double)(a.end - a.begin)
                                   : t->ticket_ms[train_replica(t)];
     if (rc == ERR_OK)
-        rc = offer_units(t, &a, err);
-    if (rc == ERR_OK)
-        rc = take_unit(t, &a, err);
+        rc = meet_about_units(t, &a, err);
     if (rc == ERR_OK && !a.joins) {
         rc = meet(t, &a, &end, err);
         a.joins = end.joins;
