@@ -83,12 +83,7 @@ bool tickets_are_over(const struct tickets *t)
 
 int64_t tickets_steps_done(const struct tickets *t)
 {
-    int64_t oldest = t->next;
-
-    for (int r = 0; r < t->n_replicas; r++)
-        if (t->held[r].ticket >= 0 && t->held[r].ticket < oldest)
-            oldest = t->held[r].ticket;
-    return oldest / t->n_replicas;
+    return (t->first + t->n_ended) / t->n_replicas;
 }
 
 double tickets_mean_staleness(const struct tickets *t)

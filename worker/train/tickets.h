@@ -63,7 +63,8 @@ void tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skip
 void tickets_close(struct tickets *t);
 
 bool tickets_are_over(const struct tickets *t);
-/* Steps of which all tickets have ended, from the job's start. */
+/* From the job's start, by how many tickets have ended: whichever they are, the weights have moved
+ * by theirs. So a replica that holds one for long does not hide what the others do. */
 int64_t tickets_steps_done(const struct tickets *t);
 double tickets_mean_staleness(const struct tickets *t);
 
