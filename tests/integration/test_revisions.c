@@ -43,6 +43,10 @@ static const char tied[] =
     SPEC("MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5");
 static const char classifier[] =
     SPEC("MNLI", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":6");
+/* So many that a worker is still there to be killed when the test was not scheduled for a second.
+ */
+static const char long_classifier[] =
+    SPEC("MNLI", "\"steps\":300,\"batchSize\":10,\"evaluateEverySteps\":60");
 #define FOUR_STEPS "\"steps\":4,\"batchSize\":4"
 static const char four_steps[] = SPEC("MaskedLM", FOUR_STEPS);
 static const char saved_steps[] =
@@ -367,9 +371,9 @@ static void revisions_of_replicas_change_shares_at_a_step(void **state)
 static void revisions_replace_only_the_worker_that_was_killed(void **state)
 {
     static const struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 3}}};
-    struct outcome straight = run_straight(classifier, &cut, NULL);
+    struct outcome straight = run_straight(long_classifier, &cut, NULL);
     struct outcome killed = run((struct crew_params){
-        .spec = classifier, .n_cuts = 1, .cuts = &cut, .kill_slot = 1, .kill_step = 8});
+        .spec = long_classifier, .n_cuts = 1, .cuts = &cut, .kill_slot = 1, .kill_step = 8});
 
     (void)state;
     assert_int_equal(killed.crew.lineage, 2);
