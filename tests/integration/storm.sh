@@ -24,8 +24,7 @@ batch=200 often='everySeconds: 10' steps_apart=150
 [ "$faults" = 0 ] || batch=64 often='everySteps: 100'
 patience=400 # seconds until training goes on after any of the faults: the longest pause between restarts is 300
 
-trap operator_finish EXIT
-trap 'exit 130' INT TERM
+at_exit operator_finish
 fail() {
     echo "storm: $*" >&2
     { kubectl get sj,pods -o wide; kubectl get events --sort-by=.lastTimestamp | tail -n 30; tail -n 10 "$dir/operator.log"; } 2>&1 | cut -c1-300 >&2

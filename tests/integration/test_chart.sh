@@ -14,8 +14,7 @@ finish() {
     hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
     rm -rf "$dir"
 }
-trap finish EXIT
-trap 'exit 130' INT TERM
+at_exit finish
 
 render() { helm template rel charts/skyjob --namespace ns --kube-version 1.34 "$@"; }
 refused() { # refused WORD HELM-ARGUMENT...: the values' schema says no and names what is wrong

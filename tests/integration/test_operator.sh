@@ -17,8 +17,7 @@ finish() {
     bucket_stop
     operator_finish
 }
-trap finish EXIT
-trap 'exit 130' INT TERM
+at_exit finish
 
 after_failure() { { kubectl get sj,pods -A -o wide; tail -n 25 "$dir/operator.log"; } | cut -c1-400; }
 after_check() { # no check leaves anything to the next

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/support/tap.sh
 bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+at_exit "rm -rf $work"
 job() { # job FILE [LINE...]: a job with these lines in its spec
     local file=$1
     shift

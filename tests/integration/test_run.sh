@@ -10,7 +10,7 @@ bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
 # shellcheck source=tests/support/bucket.sh
 . tests/support/bucket.sh
-trap 'bucket_stop; rm -rf "$work"' EXIT
+at_exit "bucket_stop; rm -rf $work"
 
 # A short job with everything that could depend on the cut: dropout, warm-up, clipping.
 cat >"$work/job.yaml" <<'E2'

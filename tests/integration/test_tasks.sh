@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 bin=${OUT:-build/release}/bin
 sample=build/sample/mnli
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+at_exit "rm -rf $work"
 
 # --- data: the sample's sentences as a corpus, as rows with a class, as rows with a number ---
 text=$work/text rows=$work/rows

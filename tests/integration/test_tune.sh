@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 tap_only=("$@")
 bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+at_exit "rm -rf $work"
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
 

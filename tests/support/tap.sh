@@ -6,6 +6,7 @@
 #   ... | has PATTERN           is it there? Reads to the end, as `grep -q` does not: with pipefail, a
 #                               writer that is cut off makes a match a failure
 #   tap_end                     the plan; fails when a check has failed, or none ran
+#   at_exit COMMAND             when the script ends, also by a signal
 #
 # tap_only holds words: when there are any, only sentences with one of them are checked. A script
 # may define after_failure to say more, and after_check, whose failure is one of the sentence.
@@ -43,6 +44,16 @@ twice() {
     "$@" && return
     echo '... once more'
     "$@"
+}
+
+at_exit() {
+    tap_at_exit=$1
+    trap tap_exits EXIT
+    trap "exit 130" INT TERM
+}
+tap_exits() {
+    local shell=$BASHPID # first, as bash takes the first command here for failed in a child
+    [ "$shell" != $$ ] || eval "$tap_at_exit" # a child that was ended before it reset the traps of this shell
 }
 
 has() { grep "$@" >/dev/null; }
