@@ -167,9 +167,11 @@ PROXY      := $(OUT)/tests/support/fault-proxy
 LIBS_proxy := train wire api base
 THROTTLE   := $(OUT)/tests/support/throttle
 LIBS_throttle := base
+SLOW_LINK  := $(OUT)/tests/support/slow-link
+LIBS_slow_link := base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link die_at)
-support: $(AGENT) $(PROXY) $(THROTTLE) $(PRELOADS)
+support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wpedantic,$(CFLAGS)) -fPIC -shared -o $@ $<
@@ -179,6 +181,9 @@ $(PROXY): $(patsubst %,$(OUT)/obj/tests/support/%.o,proxy_main proxy) $(call lib
 $(THROTTLE): $(OUT)/obj/tests/support/throttle_main.o $(OUT)/obj/cli/throttle.o $(call lib,$(LIBS_throttle))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_throttle))
+$(SLOW_LINK): $(OUT)/obj/tests/support/slow_link.o $(call lib,$(LIBS_slow_link))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_slow_link))
 $(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agent))

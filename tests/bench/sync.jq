@@ -29,6 +29,13 @@ def lag:
     (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(seconds | digits(1)) | \(seconds | times($calm | if . then seconds else null end)) | " +
         "\(accuracy) | \(map(.loss) | mean | digits(3)) |"),
     "";
+def delay:
+    "| the link delays at times, each way | runs | seconds | of no delay | accuracy % |",
+    "|---|--:|--:|--:|--:|",
+    (. as $rows | group_by(.protocol | split("-"))[] | (.[0].protocol | split("-")) as [$ms, $protocol] |
+        ($rows | named("delay0-\($protocol)") | if . then seconds else null end) as $calm |
+        "| \($protocol), \($ms | ltrimstr("delay")) ms | \(length) | \(seconds | digits(1)) | \(seconds | times($calm)) | \(accuracy) |"),
+    "";
 # Steps count the tickets of all: what the others can do is theirs of the time before, by the quotas of the workers.
 def stopped:
     (.[0].replicas | (. - 1) / (. - 0.75)) as $others | (map(.before) | mean * $others) as $before | (map(.stopped) | mean) as $stopped |
@@ -39,7 +46,7 @@ def stopped:
 # Accuracy is of those that have as many steps as free-bsp, which has what link-bsp would have.
 def link:
     named("link-bsp") as $bsp | (named("free-bsp") // [{}])[0].steps as $steps |
-    "| 10 Mbit/s in all | runs | ms a step | predicted | speed | accuracy % after \($steps // 0) steps |",
+    "| 10 Mbit/s, 20 ms | runs | ms a step | predicted | speed | accuracy % after \($steps // 0) steps |",
     "|---|--:|--:|--:|--:|--:|",
     (group_by(.protocol)[] | "| \(.[0].protocol) | \(length) | \(step_ms | digits(0)) | \(map(.predictedMs) | mean | if . > 0 then digits(0) else "" end) | " +
         "\(step_ms as $ms | $bsp | if . then step_ms | times($ms) else "" end) | \(if .[0].steps == $steps then accuracy else "" end) |"),
@@ -68,4 +75,5 @@ def sources:
     "Speed and accuracy (points) are against BSP with equal shares. ResNet32: Sync-Switch (ICDCS 2021, arXiv 2104.08364), means of the raw results in",
     "github.com/cake-lab/Sync-Switch, as processed there: without the restart of 190 s and more at a switch. Its nodes are alike; ours are not.";
 (only("uneven") | select(length > 0) | uneven, (if named("even") then beside_published, sources, "" else empty end)),
-    (only("lag") | select(length > 0) | lag), (only("stopped") | select(length > 0) | stopped), (only("link") | select(length > 0) | link)
+    (only("lag") | select(length > 0) | lag), (only("delay") | select(length > 0) | delay),
+    (only("stopped") | select(length > 0) | stopped), (only("link") | select(length > 0) | link)

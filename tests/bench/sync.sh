@@ -16,9 +16,12 @@
 #            calm (it has all of it) wait elastic greedy
 #   stopped  the slow one of the uneven part gets no CPU time for ten seconds in ASP: 20 seconds
 #            stopped
-#   link     two replicas over a link of 10 Mbit/s: the loopback of a network namespace, which takes root: 5 minutes
+#   delay    the link between two replicas, which only delays, is longer for 6 of every 15 seconds, by 10 or 30 ms each way: 10 minutes
+#            delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32
+#   link     two replicas over a link of 10 Mbit/s and 20 ms each way: 5 minutes
 #            link-bsp link-asp link-local32 link-local128 free-bsp
 #            free-bsp: without the link, for as many steps as Local; its accuracy is what link-bsp would have after them
+#            delay and link need root: the loopback of a network namespace is made slow
 #
 # With BENCH_SMOKE some runs of a few steps, which need neither root nor PyTorch.
 set -euo pipefail
@@ -36,8 +39,9 @@ declare -A runs_of=(
     [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline ddp'
     [lag]='calm wait elastic greedy'
     [stopped]='stopped'
+    [delay]='delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32'
     [link]='link-bsp link-asp link-local32 link-local128 free-bsp')
-[ $# -gt 0 ] || set -- uneven lag stopped link
+[ $# -gt 0 ] || set -- uneven lag delay stopped link
 names=()
 for name; do
     read -r -a runs <<<"${runs_of[$name]:-$name}"
@@ -63,19 +67,20 @@ set_up() {
     part=uneven workers=$uneven_workers n_replicas=$n stages=1 n_steps=$steps batch=8 micro=$((4 * n))
     every=$((steps / 5)) model='preset: BertTiny, vocabSize: 512, maxPositions: 64' start=() sync='protocol: BSP'
     case $1 in
-    calm | wait | elastic | greedy)
-        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model="$model, layers: 12" ;;
+    calm | wait | elastic | greedy | delay*)
+        part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model="$model, layers: 12"
+        [[ $1 != delay* ]] || part=delay ;;
     stopped) part=stopped n_steps=10000 every=$n_steps ;; # ended when it has been measured
     link-bsp | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
     link-* | free-bsp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 every=$n_steps ;;
     esac
     case $1 in
-    bsp | calm | wait | link-bsp | free-bsp) ;;
+    bsp | calm | wait | link-bsp | free-bsp | delay*-bsp) ;;
     even | ddp) micro=$n ;;
     pipeline) n_replicas=1 stages=$n batch=$((8 * n)) ;;
-    asp | link-asp | stopped) sync='protocol: ASP' ;;
+    asp | link-asp | stopped | delay*-asp) sync='protocol: ASP' ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
-    link-local*) sync="protocol: Local, localSteps: ${1#link-local}" ;;
+    link-local* | delay*-local*) sync="protocol: Local, localSteps: ${1##*local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
     elastic) sync='stragglers: Elastic' ;;
     greedy) sync='stragglers: Greedy' ;;
@@ -124,10 +129,10 @@ run_ddp() { # run_ddp OPTIMIZER SEED
     "$python" tests/bench/ddp.py --data "$work/data" --output "$work/model" --throttle "$out/tests/support/throttle" --workers "$workers" \
         --optimizer "$1" --rate "$rate" --batch "$batch" --steps "$n_steps" --every "$every" --seed "$2" >"$work/log" 2>&1
 }
-# Over 10 Mbit/s. A burst must hold one packet of the loopback, which has up to 64 KiB.
-run_over_link() {
-    unshare -n bash -c 'ip link set lo up && tc qdisc add dev lo root tbf rate 10mbit burst 256k latency 4000ms && "$@"' run \
-        "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" --output "$work/model" >"$work/log" 2>&1
+# run_over LINK: as the arguments of slow-link.
+run_over() {
+    "$out/tests/support/slow-link" "$@" "$out/bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" --data "$work/data" \
+        --output "$work/model" >"$work/log" 2>&1
 }
 worker_pid() { # worker_pid CLI SLOT: as soon as it is there
     until pgrep -P "$1" -f -- "skyjob-worker stage .*--slot $2"; do kill -0 "$1" && sleep 0.2 || return; done
@@ -179,12 +184,12 @@ steps_per_second() { # steps_per_second COMMAND...: while it runs
     "$@"
     awk -v steps=$(($(steps_done) - from)) -v us=$((${EPOCHREALTIME/./} - from_us)) 'BEGIN { print steps / us * 1e6 }'
 }
-# The planner's figure for a step of this job, on nodes as fast as the workers were measured, over that link: a node's
-# is 5 Mbit/s each way, since a loopback has one queue for both directions.
+# The planner's figure for a step of this job, on nodes as fast as the workers were measured, over that link.
 predicted_ms() {
     local name
-    { echo 'kind: List'; echo 'items:'; awk '$3 ~ /^worker-/ && $2 ~ /^[0-9]+$/ { printf("- {kind: Node, metadata: {name: %s, labels: {skyjob.dev/gflops: \"%s\", " \
-        "skyjob.dev/link-mbit: \"5\"}}, status: {allocatable: {cpu: \"1\", memory: 4Gi}}}\n", $3, $5) }' "$work/log"; } >"$work/nodes.yaml"
+    { echo "kind: List"; echo "items:"; awk '$3 ~ /^worker-/ && $2 ~ /^[0-9]+$/ { printf("- {kind: Node, metadata: {name: %s, labels: " \
+        "{skyjob.dev/gflops: \"%s\", skyjob.dev/link-mbit: \"10\", skyjob.dev/link-latency-ms: \"20\"}}, " \
+        "status: {allocatable: {cpu: \"1\", memory: 4Gi}}}\n", $3, $5) }' "$work/log"; } >"$work/nodes.yaml"
     name=${sync#protocol: }
     "$out/bin/kubectl-skyjob" plan -f "$work/job.yaml" --nodes "$work/nodes.yaml" | awk -v name="${name%%,*}" '/^protocol / {
         gsub(",", ""); for (i = 2; i < NF; i++) if ($i == name) print $(i + 1) }'
@@ -201,7 +206,8 @@ train() {
     ddp) run_ddp "$2" "$3" ;;
     stopped) run_stopped ;;
     wait | elastic | greedy) run_disturbed ;;
-    link-*) run_over_link ;;
+    link-*) run_over 10 20 ;;
+    delay*) run_over 0 "${1//[!0-9]/}:6:15" ;;
     *) run ;;
     esac || { cat "$work/log" >&2; exit 1; }
     [[ $1 != link-* ]] || predicted=$(predicted_ms)
