@@ -390,6 +390,7 @@ static enum err_code call(struct kube_client *c, const struct verb *verb,
                                    .content_type = verb->type,
                                    .body = body,
                                    .body_bytes = body ? strlen(body) : 0,
+                                   .deadline_ms = c->options.call_ms,
                                    .response_max_bytes = KUBE_OBJECT_MAX_BYTES};
     struct http_response response = {0};
     enum err_code rc = ERR_OK;
@@ -398,6 +399,8 @@ static enum err_code call(struct kube_client *c, const struct verb *verb,
         rc = err_set(err, ERR_INVALID, "no namespace is given");
     else if (!creates && verb != &verb_get && !ref->name) /* would mean the whole collection */
         rc = err_set(err, ERR_INVALID, "no name is given");
+    else if (verb != &verb_get && c->options.may_write && !c->options.may_write(c->options.ctx))
+        rc = err_set(err, ERR_DENIED, "this process may not write");
     if (rc == ERR_OK)
         rc = kube_ref_path(creates ? &collection : ref, &path, err);
     if (rc == ERR_OK && verb->is_write)

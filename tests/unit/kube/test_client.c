@@ -61,6 +61,32 @@ static void client_get_reads_an_object(void **state)
     assert_string_equal(kube_client_config(client)->namespace, "default");
 }
 
+static bool refuse(void *ctx)
+{
+    ++*(int *)ctx;
+    return false;
+}
+
+static void client_that_may_not_write_still_reads(void **state)
+{
+    static const struct loopback_reply replies[] = {{.expect = "GET", .body = "{}"}};
+    int n_asked = 0;
+    const struct kube_options options = {.may_write = refuse, .ctx = &n_asked};
+    struct json *object = NULL;
+
+    (void)state;
+    begin(replies, 1, NULL, &options);
+    assert_int_equal(kube_create(client, &pod, "{}", NULL, &err), ERR_DENIED);
+    assert_int_equal(kube_merge(client, &pod, "{}", NULL, &err), ERR_DENIED);
+    assert_int_equal(kube_delete(client, &pod, NULL, &err), ERR_DENIED);
+    assert_string_equal(err.text, "delete pods ns/a: this process may not write");
+    assert_int_equal(n_asked, 3);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
+    json_free(object);
+    assert_int_equal(n_asked, 3);
+    assert_int_equal(loopback_connections(server), 1);
+}
+
 static void client_errors_say_what_was_tried_and_what_the_server_said(void **state)
 {
     struct json *object = NULL;
@@ -305,6 +331,7 @@ static int test_client(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(client_get_reads_an_object),
+        TEST(client_that_may_not_write_still_reads),
         TEST(client_errors_say_what_was_tried_and_what_the_server_said),
         TEST(client_create_posts_to_the_collection),
         TEST(client_patches_with_the_right_type),
