@@ -13,6 +13,8 @@
 struct options {
     const char *kubeconfig;
     const char *context;
+    char lease_namespace[OBSERVED_WORD_BYTES];
+    const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
 };
 
@@ -27,22 +29,25 @@ static void on_signal(int number)
 static void print_usage(FILE *to)
 {
     (void)fprintf(
-        to, "skyjob-operator " SKYJOB_VERSION " - trains SkyJobs on the nodes of a cluster\n\n"
-            "  --worker-image IMAGE            the workers' image, unless the job names another\n"
-            "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
-            "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
-            "                                  than that of all others\n"
-            "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
-            "  --operator-pods NAMESPACE/KEY=VALUE,...  the labels of this operator's own pods:\n"
-            "                                  NetworkPolicies let only these control the workers\n"
-            "  --namespace NAMESPACE           watch only this one; all of them by default\n"
-            "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
-            "                                  ~/.kube/config, whichever there is first\n"
-            "  --context NAME                  of the kubeconfig\n"
-            "  --health-address HOST:PORT      /healthz, /readyz, /metrics; default 0.0.0.0:8081,\n"
-            "                                  \"none\" to turn it off\n"
-            "  --log-level LEVEL               debug, info, warn or error\n"
-            "  --version, --help\n");
+        to,
+        "skyjob-operator " SKYJOB_VERSION " - trains SkyJobs on the nodes of a cluster\n\n"
+        "  --worker-image IMAGE            the workers' image, unless the job names another\n"
+        "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
+        "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
+        "                                  than that of all others\n"
+        "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
+        "  --operator-pods NAMESPACE/KEY=VALUE,...  the labels of this operator's own pods:\n"
+        "                                  NetworkPolicies let only these control the workers\n"
+        "  --leader-election NAMESPACE/NAME  the Lease by which one of several operators leads;\n"
+        "                                  without it there may be only one\n"
+        "  --namespace NAMESPACE           watch only this one; all of them by default\n"
+        "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
+        "                                  ~/.kube/config, whichever there is first\n"
+        "  --context NAME                  of the kubeconfig\n"
+        "  --health-address HOST:PORT      /healthz, /readyz, /metrics; default 0.0.0.0:8081,\n"
+        "                                  \"none\" to turn it off\n"
+        "  --log-level LEVEL               debug, info, warn or error\n"
+        "  --version, --help\n");
 }
 
 static bool usage_error(const char *what, const char *value)
@@ -75,7 +80,7 @@ static bool take_option(int c, const char *value, struct options *o)
     static const char *const on_off[] = {"off", "on", NULL};
     struct settings *s = &o->loop.settings;
     size_t n = strlen(value);
-    size_t n_namespace = strcspn(value, "/"); /* of "namespace/key=value,key=value" */
+    size_t n_namespace = strcspn(value, "/"); /* of "namespace/..." */
     int level;
 
     switch (c) {
@@ -106,6 +111,11 @@ static bool take_option(int c, const char *value, struct options *o)
                copy(value, n_namespace, s->operator_namespace, sizeof s->operator_namespace) &&
                copy(value + n_namespace + 1, n - n_namespace - 1, s->operator_labels,
                     sizeof s->operator_labels);
+    case 'e':
+        if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
+            return false;
+        o->lease_name = value + n_namespace + 1;
+        return copy(value, n_namespace, o->lease_namespace, sizeof o->lease_namespace);
     default:
         level = find_word(levels, value);
         if (level >= 0)
@@ -125,6 +135,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"probe-priority-class", required_argument, NULL, 'b'},
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
+        {"leader-election", required_argument, NULL, 'e'},
         {"health-address", required_argument, NULL, 'a'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},
@@ -176,34 +187,87 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     return rc;
 }
 
+/* What it takes to call the API server: the lease has its own, since it must not wait for others.
+ */
+struct connection {
+    struct http *http;
+    struct kube_client *client;
+};
+
+static enum err_code connect_to(const struct options *o, struct kube_options *client_options,
+                                struct connection *out, struct err *err)
+{
+    struct kube_config config = {0};
+    enum err_code rc = kube_config_load(o->kubeconfig, o->context, &config, err);
+
+    client_options->user_agent = "skyjob-operator/" SKYJOB_VERSION;
+    if (rc == ERR_OK)
+        rc = http_new(&out->http, err);
+    if (rc == ERR_OK)
+        rc = kube_client_new(out->http, &config, client_options, &out->client, err);
+    kube_config_deinit(&config);
+    return rc;
+}
+
+static void disconnect(struct connection *c)
+{
+    kube_client_free(c->client);
+    http_free(c->http);
+}
+
+/* It may be stopped at any time, for any time, so it is asked for each call. */
+static bool may_write(void *ctx)
+{
+    struct lease **lease = ctx;
+
+    return *lease && lease_is_held(*lease);
+}
+
+static void on_lost(void *ctx)
+{
+    http_stop(ctx);
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {
         .loop = {.health_address = "0.0.0.0:8081", .settings = {.has_network_policies = true}}};
-    struct kube_options client_options = {.user_agent = "skyjob-operator/" SKYJOB_VERSION,
-                                          .calls_per_second = 50,
-                                          .calls_burst = 100};
-    struct kube_config config = {0};
-    struct kube_client *client = NULL;
-    struct http *http = NULL;
+    struct lease *lease = NULL;
+    struct kube_options client_options = {
+        .calls_per_second = 50, .calls_burst = 100, .ctx = &lease};
+    struct kube_options lease_calls = {.call_ms = LEASE_CALL_MS};
+    struct connection main_connection = {0}, lease_connection = {0};
+    char identity[LEASE_HOLDER_BYTES];
     struct err err = {0};
     enum err_code rc;
 
     if (!read_options(argc, argv, &o))
         return EXIT_CONFIG;
-    rc = kube_config_load(o.kubeconfig, o.context, &config, &err);
+    client_options.may_write = o.lease_name ? may_write : NULL;
+    rc = connect_to(&o, &client_options, &main_connection, &err);
+    if (rc == ERR_OK && o.lease_name) {
+        const struct lease_options options = {.namespace = o.lease_namespace,
+                                              .name = o.lease_name,
+                                              .component = "skyjob-operator",
+                                              .identity = identity,
+                                              .on_lost = on_lost,
+                                              .ctx = main_connection.http};
+
+        rc = lease_identity(identity, &err);
+        if (rc == ERR_OK)
+            rc = connect_to(&o, &lease_calls, &lease_connection, &err);
+        if (rc == ERR_OK)
+            rc = lease_new(lease_connection.client, &options, &lease, &err);
+    }
+    o.loop.lease = lease;
     if (rc == ERR_OK)
-        rc = http_new(&http, &err);
-    if (rc == ERR_OK)
-        rc = kube_client_new(http, &config, &client_options, &client, &err);
-    if (rc == ERR_OK)
-        rc = run_loop(client, &o, &err);
+        rc = run_loop(main_connection.client, &o, &err);
     if (rc != ERR_OK)
         LOG(LOG_ERROR, "fatal", LOG_S("error", err.text));
     else
         LOG(LOG_INFO, "stopped");
-    kube_client_free(client);
-    http_free(http);
-    kube_config_deinit(&config);
+    lease_free(lease);
+    disconnect(&lease_connection);
+    disconnect(&main_connection);
     return rc == ERR_OK ? EXIT_DONE : EXIT_FAILED;
 }

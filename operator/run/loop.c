@@ -15,7 +15,8 @@
 #include "run/workers.h"
 
 #define IDLE_MS       30000
-#define SOON_MS       20 /* the shortest pause between two looks at a job */
+#define STANDBY_MS    500 /* between two looks at whether it leads */
+#define SOON_MS       20  /* the shortest pause between two looks at a job */
 #define RETRY_MS      500
 #define RETRY_MAX_MS  30000
 #define TURN_MS       100             /* of jobs, then the watches get their turn */
@@ -142,6 +143,11 @@ static bool is_ready(const struct loop *l)
     return true;
 }
 
+static bool leads(const struct loop *l)
+{
+    return !l->options.lease || lease_is_held(l->options.lease);
+}
+
 /* Before every wait, so that what is served is at most a call or a decision old. */
 static void publish(struct loop *l)
 {
@@ -156,11 +162,12 @@ static void publish(struct loop *l)
         "# TYPE skyjob_reconcile_total counter\nskyjob_reconcile_total %llu\n"
         "# TYPE skyjob_reconcile_errors_total counter\nskyjob_reconcile_errors_total %llu\n"
         "# TYPE skyjob_reconcile_seconds_total counter\nskyjob_reconcile_seconds_total %.3f\n"
+        "# TYPE skyjob_leader gauge\nskyjob_leader %d\n"
         "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
         "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
         "# TYPE skyjob_watch_events_total counter\n",
         (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
-        (double)l->reconcile_ms / 1000, l->queue.keys.n, l->store.jobs.n);
+        (double)l->reconcile_ms / 1000, leads(l), l->queue.keys.n, l->store.jobs.n);
     for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
         rc = buf_addf(&metrics, &err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
                       l->watches[i].what, (unsigned long long)l->watches[i].watch.n_events);
@@ -174,9 +181,14 @@ static void publish(struct loop *l)
     health_publish(l->health, is_ready(l), &metrics);
 }
 
+/* Of the loop or of the lease, whichever is later. */
 static int64_t turned_ms(void *ctx)
 {
-    return http_turned_ms(ctx);
+    const struct loop *l = ctx;
+    int64_t loop_ms = http_turned_ms(kube_client_http(l->client));
+    int64_t lease_ms = l->options.lease ? lease_turned_ms(l->options.lease) : loop_ms;
+
+    return lease_ms < loop_ms ? lease_ms : loop_ms;
 }
 
 enum err_code loop_new(struct kube_client *client, const struct loop_options *options,
@@ -201,7 +213,7 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
     rc = l && l->seen && l->decision ? fleet_new(http, &l->workers.fleet, err)
                                      : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
     if (rc == ERR_OK && options->health_address)
-        rc = health_open(options->health_address, turned_ms, http, &l->health, err);
+        rc = health_open(options->health_address, turned_ms, l, &l->health, err);
     if (rc != ERR_OK) {
         loop_free(l);
         return rc;
@@ -310,14 +322,17 @@ static int64_t reconcile_due(struct loop *l)
 
 static enum err_code turn(struct loop *l, struct err *err)
 {
-    int64_t wait_ms = IDLE_MS;
+    int64_t wait_ms = leads(l) ? IDLE_MS : STANDBY_MS;
 
+    if (l->options.lease && lease_is_lost(l->options.lease))
+        return err_set(err, ERR_DENIED, "another operator may lead now");
     if (is_ready(l)) {
         if (!l->was_ready)
             LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
                 LOG_I("nodes", l->store.nodes.n));
         l->was_ready = true;
-        wait_ms = reconcile_due(l);
+        if (leads(l))
+            wait_ms = reconcile_due(l);
     }
     for (int i = 0; i < STORE_KINDS; i++) {
         int64_t ms = kube_watch_step(&l->watches[i].watch, clock_now_ms());

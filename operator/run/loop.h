@@ -8,6 +8,8 @@
  * nodes, and while a call to the API server waits, which lets watches go on. Searches take a third
  * of its time at most, and jobs get 100 ms before watches have their turn. loop_stop() ends a call
  * after HTTP_STOP_MS and begins no other job.
+ *
+ * With a lease, only what leads reconciles; others watch, so as to go on at once when they lead.
  * Layer: run. Threads: one; only loop_stop() may come from elsewhere.
  */
 #ifndef RUN_LOOP_H
@@ -15,11 +17,13 @@
 
 #include "control/observed.h"
 #include "kube/client.h"
+#include "kube/lease.h"
 
 struct loop_options {
     const char *namespace; /* NULL: all */
     struct settings settings;
     const char *health_address; /* "0.0.0.0:8081"; NULL: none */
+    const struct lease *lease;  /* NULL: this is the only operator */
 };
 
 struct loop;
@@ -29,7 +33,8 @@ MUST_CHECK enum err_code loop_new(struct kube_client *client, const struct loop_
                                   struct loop **out, struct err *err);
 void loop_free(struct loop *l); /* NULL is allowed */
 
-/* Returns ERR_OK after loop_stop(), or what made it impossible to go on. */
+/* Returns ERR_OK after loop_stop(), or what made it impossible to go on: ERR_DENIED when it leads
+ * no more. */
 MUST_CHECK enum err_code loop_run(struct loop *l, struct err *err);
 
 /* Safe from signal handlers. */

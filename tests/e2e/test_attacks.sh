@@ -27,7 +27,7 @@ undisturbed() { # undisturbed JOB: still in its first revision, with its first c
 }
 after_failure() {
     { k get sj,pods -o wide; k get events --field-selector type=Warning | tail -n 12
-      kubectl -n skyjob-system logs deployment/skyjob-operator --tail=15; } | cut -c1-300
+      kubectl -n skyjob-system logs -l app.kubernetes.io/component=operator --tail=15; } | cut -c1-300
 }
 
 job() { # job NAME STEPS [STAGES]
@@ -143,7 +143,7 @@ key_is_secret() { # the key is in a Secret, and in nothing else that is written 
     key=$(k get secrets -o json | jq -r '.items[] | select(.metadata.ownerReferences[0].name == "'$victim'") | .data[]' | head -n 1)
     [ "${#key}" -ge 40 ] || { echo 'no Secret of the job'; return 1; }
     ! { k get sj,pods,configmaps,events -o json; k logs -l "skyjob.dev/job=$victim" --tail=-1
-        kubectl -n skyjob-system logs deployment/skyjob-operator; } | grep -F -e "$key" -e "$(base64 -d <<<"$key" | od -An -tx1 | tr -d ' \n')"
+        kubectl -n skyjob-system logs -l app.kubernetes.io/component=operator --tail=-1; } | grep -F -e "$key" -e "$(base64 -d <<<"$key" | od -An -tx1 | tr -d ' \n')"
 }
 check 'the key of a job is in no log, status, event or environment' key_is_secret
 

@@ -26,7 +26,14 @@ manifests_same() { hack/manifests.sh --check; }
 lints() { helm lint --strict charts/skyjob; }
 bad_values() {
     refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
-        refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud
+        refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud &&
+        refused replicas --set replicas=0
+}
+operators() { # of several one may be taken away at a time
+    # shellcheck disable=SC2016 # the kubelet fills it in
+    render >"$dir/text" && grep -qx '  replicas: 2' "$dir/text" && grep -qx 'kind: PodDisruptionBudget' "$dir/text" &&
+        grep -qF -- '- --leader-election=$(POD_NAMESPACE)/rel-skyjob-operator' "$dir/text" &&
+        ! render --set replicas=1 | has PodDisruptionBudget
 }
 one_namespace() { # a Role there, and for the cluster only nodes
     render --set watchNamespace=team --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
@@ -64,11 +71,14 @@ installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
         kubectl label namespace skyjob-system pod-security.kubernetes.io/enforce=restricted &&
         until_true 20 kubectl get sj &&
-        kubectl -n skyjob-system wait --for=jsonpath='{.status.replicas}'=1 deployment/skyjob-operator --timeout=20s &&
+        kubectl -n skyjob-system wait --for=jsonpath='{.status.replicas}'=2 deployment/skyjob-operator --timeout=20s &&
         [ -n "$(kubectl -n skyjob-system get pods -o name)" ]
 }
 may() { kubectl auth can-i "$@" --as=system:serviceaccount:skyjob-system:skyjob-operator -A -q; }
+may_there() { kubectl auth can-i "$@" --as=system:serviceaccount:skyjob-system:skyjob-operator -n skyjob-system -q; }
 rights() {
+    may_there create leases.coordination.k8s.io && may_there patch leases.coordination.k8s.io/skyjob-operator &&
+        ! may_there patch leases.coordination.k8s.io/other && ! may create leases.coordination.k8s.io || return
     may create pods && may patch nodes && may update skyjobs --subresource=finalizers && may patch skyjobs --subresource=status &&
         may get persistentvolumeclaims && may create networkpolicies.networking.k8s.io && may get secrets && may create secrets && may get persistentvolumes || return
     local what
@@ -93,6 +103,7 @@ hack/cluster/envtest.sh start "$dir/api" || exit 1
 check 'manifests are what the chart renders' manifests_same
 check 'the chart has no lint' lints
 check 'wrong values are refused by name' bad_values
+check 'of several operators one may be disrupted at a time' operators
 check 'with one namespace the operator gets a Role there' one_namespace
 check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values

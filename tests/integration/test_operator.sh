@@ -665,15 +665,16 @@ operator_away() { # a pod is lost, and the job ends, while nobody looks
     completes alone && [ "$(field alone '{.status.revision}')" = 2 ]
 }
 # --- the operator dies at any call ---
+run_noted() { # run_noted FILE: its calls are noted in the file
+    export LD_PRELOAD=$PWD/$OUT/tests/support/die_at.so DIE_LOG=$1 DIE_AT
+    run_operator
+}
 # What dies is started again, as its Deployment would do.
 keep_operator() { # keep_operator POSITION: see tests/support/die_at.c
     local at=$1 rc child
     trap 'kill "$child"; wait "$child"; exit' TERM
     while :; do
-        (
-            export LD_PRELOAD=$PWD/$OUT/tests/support/die_at.so DIE_LOG=$dir/calls DIE_AT=$at
-            run_operator
-        ) &
+        DIE_AT=$at run_noted "$dir/calls" &
         child=$!
         wait "$child"
         rc=$?
@@ -696,6 +697,57 @@ life() {
     until_true 20 no_pods >&2 || rc=1
     kill_operator TERM
     start_operator
+    return "$rc"
+}
+# --- two operators ---
+holder() { kubectl -n skyjob-system get lease skyjob-operator -o 'jsonpath={.spec.holderIdentity}' 2>/dev/null; }
+leads_other() { [ -n "$(holder)" ] && [ "$(holder)" != "$1" ]; } # leads_other THAN
+two_operators() { # the first leads
+    kill_operator TERM
+    operator_options=(--leader-election skyjob-system/skyjob-operator)
+    rm -f "$dir/calls" "$dir/spare-calls"
+    run_noted "$dir/calls" &
+    operator=$!
+    until_true 15 leads_other '' || return
+    run_noted "$dir/spare-calls" &
+    spare=$!
+}
+one_operator() {
+    kill "$spare" "$operator" 2>/dev/null
+    wait "$spare" "$operator" 2>/dev/null
+    operator_options=()
+    start_operator
+}
+# takes_over SIGNAL SECONDS: the leader gets the signal in mid-run, and the other one leads within that time.
+takes_over() {
+    local first
+    two_operators && steps=${steps:-1200} job led "$stages3" && trains led && first=$(holder) && [ ! -e "$dir/spare-calls" ] && kill "-$1" "$operator" &&
+        until_true "$2" leads_other "$first" && completes led && field led '{.status.revision} {.status.restarts}' | has '^1 0$' &&
+        kubectl -n skyjob-system get events | has "$(holder) became leader"
+}
+killed_leader() {
+    local rc=0
+    takes_over KILL 22 || rc=1
+    one_operator
+    return "$rc"
+}
+ended_leader() {
+    local rc=0
+    takes_over TERM 8 || rc=1
+    one_operator
+    return "$rc"
+}
+# It goes on without having noticed that it was stopped, while there is something to do.
+stopped_leader() {
+    local rc=0 calls
+    takes_over STOP 22 || rc=1
+    steps=4000 job busy "$stages3" && trains busy || rc=1
+    calls=$(grep -cv leases "$dir/calls")
+    kill -CONT "$operator"
+    wait "$operator"
+    [ $? = 1 ] || { echo 'the first operator did not fail'; rc=1; }
+    [ "$(grep -cv leases "$dir/calls")" = "$calls" ] || { tail -n "+$calls" "$dir/calls"; rc=1; }
+    one_operator
     return "$rc"
 }
 settled() { [ "$(kubectl get pods -l "skyjob.dev/job=$1" --field-selector status.phase=Running -o name | wc -l)" = 0 ]; }
@@ -1058,6 +1110,9 @@ check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
 check 'the operator may die before and after each kind of call' dies_anywhere
 check 'what happens while the operator is away is seen afterwards' operator_away
+check 'a leader that is killed is followed by the other operator' killed_leader
+check 'a leader that ends is followed at once' ended_leader
+check 'a leader that was stopped for a while ends, and calls nobody' stopped_leader
 check 'a job has a NetworkPolicy for its own pods and the operator' fenced
 check 'a job trains without NetworkPolicy where that is refused, and says so' unfenced
 check 'deleting a job leaves nothing behind' deleted

@@ -11,11 +11,12 @@
  *     after each
  *
  * Appends a line to DIE_LOG for each counted call, "POST pods", and for a death "before POST pods".
- * Knows calls by what is handed to libcurl, which must be a shared library. One thread. */
+ * Knows calls by what is handed to libcurl, which must be a shared library. */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -36,6 +37,7 @@ static struct {
     bool is_fatal; /* when its answer arrives */
 } calls[CALLS_MAX];
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows and `calls` */
 static char seen[KINDS_MAX][KIND_BYTES]; /* kinds, also those that have had their death */
 static int n_seen;
 
@@ -149,10 +151,13 @@ CURLcode curl_easy_setopt(CURL *easy, CURLoption option, ...)
     if (option == CURLOPT_URL) {
         const char *host = strstr(value, "://");
         const char *path = host ? strchr(host + 3, '/') : NULL;
-        int i = find_call(easy);
+        int i;
 
+        pthread_mutex_lock(&lock);
+        i = find_call(easy);
         calls[i].easy = easy;
         (void)snprintf(calls[i].path, sizeof calls[i].path, "%s", path ? path : "/");
+        pthread_mutex_unlock(&lock);
     }
     return real(easy, option, value);
 }
@@ -161,10 +166,12 @@ CURLMcode curl_multi_add_handle(CURLM *multi, CURL *easy)
 {
     CURLMcode (*real)(CURLM *, CURL *) =
         (CURLMcode(*)(CURLM *, CURL *))dlsym(RTLD_NEXT, "curl_multi_add_handle");
-    int i = find_call(easy);
     const char *method = "";
     char resource[KIND_BYTES - 16];
+    int i;
 
+    pthread_mutex_lock(&lock);
+    i = find_call(easy);
     (void)curl_easy_getinfo(easy, CURLINFO_EFFECTIVE_METHOD, &method);
     if (strcmp(method, "GET") != 0 || strncmp(calls[i].path, "/v1/", 4) == 0) {
         find_resource(calls[i].path, resource, sizeof resource);
@@ -174,6 +181,7 @@ CURLMcode curl_multi_add_handle(CURLM *multi, CURL *easy)
             die("before", calls[i].kind);
         calls[i].is_fatal = is_position("after", calls[i].kind);
     }
+    pthread_mutex_unlock(&lock);
     return real(multi, easy);
 }
 
@@ -182,18 +190,24 @@ CURLMsg *curl_multi_info_read(CURLM *multi, int *n)
     CURLMsg *(*real)(CURLM *, int *) =
         (CURLMsg * (*)(CURLM *, int *)) dlsym(RTLD_NEXT, "curl_multi_info_read");
     CURLMsg *msg = real(multi, n);
-    int i = msg ? find_call(msg->easy_handle) : -1;
+    int i;
 
-    if (msg && msg->msg == CURLMSG_DONE && calls[i].is_fatal)
+    if (!msg || msg->msg != CURLMSG_DONE)
+        return msg;
+    pthread_mutex_lock(&lock);
+    i = find_call(msg->easy_handle);
+    if (calls[i].is_fatal)
         die("after", calls[i].kind);
+    pthread_mutex_unlock(&lock);
     return msg;
 }
 
 void curl_easy_cleanup(CURL *easy)
 {
     void (*real)(CURL *) = (void (*)(CURL *))dlsym(RTLD_NEXT, "curl_easy_cleanup");
-    int i = find_call(easy);
 
-    memset(&calls[i], 0, sizeof calls[i]);
+    pthread_mutex_lock(&lock);
+    memset(&calls[find_call(easy)], 0, sizeof calls[0]);
+    pthread_mutex_unlock(&lock);
     real(easy);
 }

@@ -15,11 +15,11 @@ export KUBECONFIG=$dir/api/kubeconfig
 # shellcheck source=tests/support/tap.sh
 . tests/support/tap.sh
 set +e
-operator=0 agent=0
+operator=0 agent=0 operator_options=()
 
 run_operator() {
     exec "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
-        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1
+        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe "${operator_options[@]}" >>"$dir/operator.log" 2>&1
 }
 start_operator() {
     run_operator &

@@ -46,17 +46,25 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void open_loop(void)
+static struct kube_client *new_client(struct http *http_loop)
 {
     struct kube_config config = {.namespace = strdup("default")};
-    char address[32];
-    struct loop_options options = {.settings = {.worker_image = "worker:1"},
-                                   .health_address = address};
-    enum err_code rc = ERR_IO;
+    struct kube_client *c = NULL;
 
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_int_equal(kube_client_new(http_loop, &config, NULL, &c, NULL), ERR_OK);
+    return c;
+}
+
+static void open_loop(const struct lease *lease)
+{
+    char address[32];
+    struct loop_options options = {
+        .settings = {.worker_image = "worker:1"}, .health_address = address, .lease = lease};
+    enum err_code rc = ERR_IO;
+
     assert_int_equal(http_new(&http, NULL), ERR_OK);
-    assert_int_equal(kube_client_new(http, &config, NULL, &client, NULL), ERR_OK);
+    client = new_client(http);
     for (port = 21000 + (int)(getpid() % 8000); rc != ERR_OK && port < 32000; port++) {
         (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
         rc = loop_new(client, &options, &loop, NULL);
@@ -121,7 +129,7 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
     (void)state;
     server = loopback_start(replies, sizeof replies / sizeof *replies);
     assert_non_null(server);
-    open_loop();
+    open_loop(NULL);
     assert_int_equal(ask("/readyz"), 503);
     assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
     while (loopback_unused(server) > 0 && clock_now_ms() < end_ms)
@@ -161,7 +169,7 @@ static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void
                        i % 2 ? NODE("1") : NODE("2"));
     server = loopback_start(replies, sizeof replies / sizeof *replies);
     assert_non_null(server);
-    open_loop();
+    open_loop(NULL);
     assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
     while (metric("skyjob_watch_events_total{resource=\"nodes\"} ") < N_CHANGES &&
            clock_now_ms() < end_ms)
@@ -174,11 +182,112 @@ static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void
     close_loop();
 }
 
+/* --- one of several operators --- */
+
+#define LEASE_OF(version, holder)                                                                  \
+    "{\"metadata\":{\"resourceVersion\":\"" version "\"},\"spec\":{\"holderIdentity\":\"" holder   \
+    "\",\"leaseDurationSeconds\":15}}"
+#define LISTS                                                                                      \
+    {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},                                              \
+        {.expect = "/pods?limit=", .body = ITEMS("")},                                             \
+        {.expect = "/nodes?limit=", .body = ITEMS("")},                                            \
+    {                                                                                              \
+        .expect = "/configmaps?labelSelector=", .body = ITEMS("")                                  \
+    }
+
+static void stop_loop(void *ctx)
+{
+    http_stop(*(struct http **)ctx);
+}
+
+/* Of "us", from the same server. */
+static struct lease *open_lease(struct http **out_http, struct kube_client **out_client)
+{
+    const struct lease_options options = {.namespace = "sys",
+                                          .name = "op",
+                                          .component = "tester",
+                                          .identity = "us",
+                                          .on_lost = stop_loop,
+                                          .ctx = &http};
+    struct lease *lease = NULL;
+
+    assert_int_equal(http_new(out_http, NULL), ERR_OK);
+    *out_client = new_client(*out_http);
+    assert_int_equal(lease_new(*out_client, &options, &lease, NULL), ERR_OK);
+    return lease;
+}
+
+static void loop_that_does_not_lead_reconciles_nothing_and_then_all(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        LISTS,
+        {.expect = "GET /apis/coordination", .body = LEASE_OF("1", "them")},
+        {.expect = "GET /apis/coordination", .body = LEASE_OF("2", ""), .pause_ms = 3000},
+        {.expect = "PATCH /apis/coordination", .body = LEASE_OF("3", "us")}};
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+    struct kube_client *lease_client;
+    struct http *lease_http;
+    struct lease *lease;
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    server = loopback_start(replies, sizeof replies / sizeof *replies);
+    assert_non_null(server);
+    lease = open_lease(&lease_http, &lease_client);
+    open_loop(lease);
+    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
+    while (ask("/readyz") != 200 && clock_now_ms() < end_ms)
+        (void)usleep(1000);
+    assert_int_equal(ask("/readyz"), 200);
+    assert_int_equal(metric("\nskyjob_reconcile_total "), 0); /* seconds to go */
+    assert_int_equal(metric("\nskyjob_leader "), 0);
+    while (metric("\nskyjob_reconcile_total ") < 1 && clock_now_ms() < end_ms)
+        (void)usleep(1000);
+    assert_in_range(metric("\nskyjob_reconcile_total "), 1, 1000);
+    assert_int_equal(metric("\nskyjob_leader "), 1);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    lease_free(lease);
+    kube_client_free(lease_client);
+    http_free(lease_http);
+    close_loop();
+}
+
+static void loop_whose_lease_is_taken_ends(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        LISTS,
+        {.expect = "GET /apis/coordination", .body = LEASE_OF("1", "")},
+        {.expect = "PATCH /apis/coordination", .body = LEASE_OF("2", "us")},
+        {.expect = "PATCH /apis/coordination", .status = 409},
+        {.expect = "GET /apis/coordination", .body = LEASE_OF("3", "them")}};
+    struct kube_client *lease_client;
+    struct http *lease_http;
+    struct lease *lease;
+    struct err err = {0};
+
+    (void)state;
+    server = loopback_start(replies, sizeof replies / sizeof *replies);
+    assert_non_null(server);
+    lease = open_lease(&lease_http, &lease_client);
+    open_loop(lease);
+    assert_int_equal(loop_run(loop, &err), ERR_DENIED);
+    assert_string_equal(err.text, "another operator may lead now");
+    lease_free(lease);
+    kube_client_free(lease_client);
+    http_free(lease_http);
+    close_loop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
+        cmocka_unit_test(loop_that_does_not_lead_reconciles_nothing_and_then_all),
+        cmocka_unit_test(loop_whose_lease_is_taken_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
