@@ -428,14 +428,15 @@ replica_leaves() {
 }
 # A node goes for which there is no other, and comes back.
 lacks_replica() {
-    local rc points
+    local rc points lineage # of the second revision: a new one, unless it goes on right behind a checkpoint
     kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,2,4Gi,80' 'n2,1,2Gi,40'
     steps=100000 twins fewer && trains fewer && points=$dir/agent/claims/out/twins/$(prefix fewer) && until_true 60 has_checkpoint "$points" &&
         kubectl cordon n2 >/dev/null && touch "$dir/agent/kill/$(prefix fewer)-w1-1" &&
         until_true 30 has_event 'ReplicaLost: The job goes on with 1 of 2 replicas' fewer && until_true 30 document "$(prefix fewer)-r2" &&
-        document "$(prefix fewer)-r2" | jq -e '.step > 0 and (.plan.workers | length) == 1' && until_true 30 is fewer Running 'True Training' &&
+        document "$(prefix fewer)-r2" | jq -e '.step > 0 and (.plan.workers | length) == 1' && lineage=$(document "$(prefix fewer)-r2" | jq .lineage) &&
+        until_true 30 is fewer Running 'True Training' &&
         kubectl uncordon n2 >/dev/null && until_true 90 has_event ReplicaReturns fewer && until_true 30 document "$(prefix fewer)-r3" &&
-        document "$(prefix fewer)-r3" | jq -e '.step > 0 and .lineage == 2 and .plan.shares == [3, 1] and all(.sources[]; .from == "Worker")' &&
+        document "$(prefix fewer)-r3" | jq -e --argjson lineage "$lineage" '.step > 0 and .lineage == $lineage and .plan.shares == [3, 1] and all(.sources[]; .from == "Worker")' &&
         until_true 30 is fewer Running 'True Training' && [ "$(workers_of fewer)" = 'w0-1 w1-3 ' ]
     rc=$?
     kubectl delete sj fewer >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 >/dev/null && start_agent "${nodes[@]}"
