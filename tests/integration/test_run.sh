@@ -215,7 +215,7 @@ free() { # free NAME SYNC [SLOT]: kills that worker when replicas are free
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/free.yaml" --workers cpu=0.9,cpu=0.3 --strategy Even \
         --data build/sample/mnli --output "$work/$name" >"$work/$name.log" 2>&1 &
     pid=$!
-    until_true 60 grep -qE '^step 1[0-9][0-9]/' "$work/$name.log"
+    until_true 60 grep -qE '^evaluated at step 1[2-9]' "$work/$name.log"
     run=$(pgrep -P "$pid")
     if [ $# -gt 2 ]; then pkill -KILL -P "$run" -f -- "--slot $3"; fi
     wait "$pid"
