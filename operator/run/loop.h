@@ -9,7 +9,7 @@
  * of its time at most, and jobs get 100 ms before watches have their turn. loop_stop() ends a call
  * after HTTP_STOP_MS and begins no other job.
  *
- * With a lease, only what leads reconciles; others watch, so as to go on at once when they lead.
+ * With a lease, only the operator that leads reconciles; the others watch, ready to take over.
  * Layer: run. Threads: one; only loop_stop() may come from elsewhere.
  */
 #ifndef RUN_LOOP_H

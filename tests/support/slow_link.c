@@ -5,7 +5,7 @@
  * Runs the command in a namespace whose only interface is the loopback, and passes every TCP
  * connection there on by itself: bytes to a port leave at that rate (0: at any), those of all
  * connections one behind the other, bytes from it likewise, and arrive after the delay; with ON_S
- * and EVERY_S only in the last ON_S of every so many seconds. Ends as the command does. What else a
+ * and EVERY_S only in the last ON_S of every EVERY_S seconds. Ends as the command does. What else a
  * long line does to TCP (slow start, losses) is not there. Needs root and iptables.
  *
  * netem would do this, but not every kernel has it. */

@@ -27,6 +27,13 @@
     "\"resourceVersion\":\"10\"},\"status\":{\"allocatable\":{\"cpu\":\"" cpu "\"}}}}"
 #define N_CHANGES    400
 #define CHANGE_BYTES 200 /* of each, filled up with blanks */
+#define LISTS                                                                                      \
+    {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},                                              \
+        {.expect = "/pods?limit=", .body = ITEMS("")},                                             \
+        {.expect = "/nodes?limit=", .body = ITEMS("")},                                            \
+    {                                                                                              \
+        .expect = "/configmaps?labelSelector=", .body = ITEMS("")                                  \
+    }
 #define HANGS(text)                                                                                \
     {                                                                                              \
         .expect = text, .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG                         \
@@ -117,11 +124,7 @@ static void close_loop(void)
 static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
 {
     static const struct loopback_reply replies[] = {
-        {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},
-        {.expect = "/pods?limit=", .body = ITEMS("")},
-        {.expect = "/nodes?limit=", .body = ITEMS("")},
-        {.expect = "/configmaps?labelSelector=", .body = ITEMS("")},
-        HANGS("/namespaces/team/")}; /* before any watch */
+        LISTS, HANGS("/namespaces/team/")}; /* before any watch */
     int64_t end_ms = clock_now_ms() + PATIENCE_MS;
     enum err_code rc = ERR_IO;
     pthread_t thread;
@@ -148,17 +151,13 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
 static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void **state)
 {
     static char events[N_CHANGES * CHANGE_BYTES + 1];
-    static const struct loopback_reply replies[] = {
-        {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},
-        {.expect = "/pods?limit=", .body = ITEMS("")},
-        {.expect = "/nodes?limit=", .body = ITEMS("")},
-        {.expect = "/configmaps?labelSelector=", .body = ITEMS("")},
-        {.expect = "/nodes?watch=",
-         .body = events,
-         .piece_bytes = CHANGE_BYTES,
-         .pause_ms = 10,
-         .is_stream = true,
-         .end = LOOPBACK_HANG}};
+    static const struct loopback_reply replies[] = {LISTS,
+                                                    {.expect = "/nodes?watch=",
+                                                     .body = events,
+                                                     .piece_bytes = CHANGE_BYTES,
+                                                     .pause_ms = 10,
+                                                     .is_stream = true,
+                                                     .end = LOOPBACK_HANG}};
     int64_t end_ms = clock_now_ms() + PATIENCE_MS;
     enum err_code rc = ERR_IO;
     pthread_t thread;
@@ -187,14 +186,6 @@ static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void
 #define LEASE_OF(version, holder)                                                                  \
     "{\"metadata\":{\"resourceVersion\":\"" version "\"},\"spec\":{\"holderIdentity\":\"" holder   \
     "\",\"leaseDurationSeconds\":15}}"
-#define LISTS                                                                                      \
-    {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},                                              \
-        {.expect = "/pods?limit=", .body = ITEMS("")},                                             \
-        {.expect = "/nodes?limit=", .body = ITEMS("")},                                            \
-    {                                                                                              \
-        .expect = "/configmaps?labelSelector=", .body = ITEMS("")                                  \
-    }
-
 static void stop_loop(void *ctx)
 {
     http_stop(*(struct http **)ctx);
