@@ -92,7 +92,6 @@ enum err_code lease_write(const struct lease_view *view, const char *name, const
 struct lease {
     struct kube_client *client;
     struct lease_options options;
-    unsigned short random[3];
     struct kube_recorder recorder;
     struct lease_view view;         /* the thread's own */
     atomic_int_least64_t until_ms;  /* how long this process leads, if it does not renew; 0: not */
@@ -236,7 +235,7 @@ static void *run(void *arg)
         if (rc != ERR_OK && rc != ERR_CONFLICT)
             LOG(LOG_WARN, "lease", LOG_S("name", l->options.name), LOG_S("error", err.text));
         if (!leads)
-            wait_ms += (int64_t)(LEASE_RETRY_MS * LEASE_JITTER * erand48(l->random));
+            wait_ms += (int64_t)(LEASE_RETRY_MS * LEASE_JITTER) * (clock_now_ns() % 1024) / 1024;
         atomic_store(&l->turned_ms, clock_now_ms());
     } while (wait_for(l, wait_ms));
     return NULL;
@@ -258,7 +257,6 @@ enum err_code lease_new(struct kube_client *client, const struct lease_options *
                         struct lease **out, struct err *err)
 {
     struct lease *l = calloc(1, sizeof *l);
-    const int64_t seed = clock_now_ns(); /* its low bytes differ from one process to another */
     enum err_code rc;
 
     if (!l)
@@ -269,7 +267,6 @@ enum err_code lease_new(struct kube_client *client, const struct lease_options *
     atomic_store(&l->turned_ms, clock_now_ms());
     (void)pthread_mutex_init(&l->lock, NULL);
     thread_cond_init(&l->stopping);
-    memcpy(l->random, &seed, sizeof l->random);
     rc = thread_start(&l->thread, run, l, err);
     if (rc != ERR_OK) {
         free(l);
