@@ -7,6 +7,10 @@
 #include "train/stage.h"
 
 #define SLOTS 2 /* of messages that are released soon: one is in use while the other is filled */
+/* Of pieces of units: over a long link so many are on their way at once. Two replicas have the most
+ * for each peer, so that all together take some 20 MiB. */
+#define UNIT_SLOTS_MAX 16
+#define UNIT_SLOTS_MIN 3
 
 /* The numbers of the edges, the same on both ends. */
 enum {
@@ -120,6 +124,13 @@ static bool shares_units(const struct plan_worker *w, const struct plan_home *ho
            home->first_unit < w->first_unit + w->n_units;
 }
 
+static int unit_slots(const struct plan *plan)
+{
+    int n = UNIT_SLOTS_MAX / (plan_n_replicas(plan) - 1);
+
+    return n > UNIT_SLOTS_MIN ? n : UNIT_SLOTS_MIN;
+}
+
 static int add_unit_edge(struct edges *edges, const struct plan *plan, int peer, bool is_grads,
                          bool is_incoming)
 {
@@ -127,7 +138,7 @@ static int add_unit_edge(struct edges *edges, const struct plan *plan, int peer,
                              .is_incoming = is_incoming,
                              .meta_max_bytes = is_grads ? sizeof(struct message_push) : 0,
                              .tensor_max_bytes = EDGES_PIECE_FLOATS * sizeof(float),
-                             .n_slots = SLOTS};
+                             .n_slots = unit_slots(plan)};
 
     (void)snprintf(edge.name, sizeof edge.name, is_grads ? "gradients" : "weights");
     return add_edge(edges, plan, peer, &edge);

@@ -16,9 +16,8 @@ static bool is_at_home(const struct homes *h, int i)
     return h->home_edges[i] < 0;
 }
 
-static void find_homes(struct homes *h)
+static void find_homes(struct homes *h, const struct edges *edges)
 {
-    const struct edges *edges = &h->exchange.edges;
     const struct weights *w = h->weights;
 
     for (int i = 0; i < w->n_units; i++)
@@ -40,7 +39,7 @@ struct piece {
     float *floats;
 };
 
-typedef enum err_code piece_fn(struct homes *h, const struct homes_order *order,
+typedef enum err_code piece_fn(struct homes_thread *t, const struct homes_order *order,
                                const struct piece *p, struct err *err);
 
 static bool is_of_weights(const struct homes_order *order)
@@ -58,17 +57,17 @@ static float *floats_of(const struct homes *h, const struct homes_order *order, 
     return is_of_weights(order) ? weights_floats(u, order->area) : u->grads;
 }
 
-static enum err_code by_piece(struct homes *h, const struct homes_order *order, int i,
+static enum err_code by_piece(struct homes_thread *t, const struct homes_order *order, int i,
                               piece_fn *move, struct err *err)
 {
-    const struct weights_unit *u = &h->weights->units[i];
-    float *floats = floats_of(h, order, i);
+    const struct weights_unit *u = &t->homes->weights->units[i];
+    float *floats = floats_of(t->homes, order, i);
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
         const struct piece p = {i, at, edges_piece(u->count, at), floats + at};
 
-        rc = move(h, order, &p, err);
+        rc = move(t, order, &p, err);
     }
     return rc;
 }
@@ -81,10 +80,11 @@ static bool computes(const struct homes_order *order, int replica)
 }
 
 /* Add the same piece of all replicas: `own` is this one's, and becomes the sum. */
-static enum err_code add_piece(struct homes *h, const struct homes_order *order,
+static enum err_code add_piece(struct homes_thread *t, const struct homes_order *order,
                                const struct piece *p, struct err *err)
 {
-    const struct edges *edges = &h->exchange.edges;
+    const struct edges *edges = &t->exchange.edges;
+    struct homes *h = t->homes;
     int unit = h->weights->first_unit + p->i;
     float *own = p->floats;
     size_t n = p->n;
@@ -110,16 +110,16 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
         if (is_end || from->grads_in < 0 || !has_unit(&h->plan->workers[from->worker], unit) ||
             !computes(order, from->replica))
             continue;
-        rc = exchange_recv(&h->exchange, key, &msg, err);
+        rc = exchange_recv(&t->exchange, key, &msg, err);
         if (rc != ERR_OK)
             return rc;
-        rc = exchange_view(&h->exchange, &msg, n, h->unpacked, &piece, err);
+        rc = exchange_view(&t->exchange, &msg, n, h->unpacked, &piece, err);
         if (rc == ERR_OK && is_first && !is_behind)
             memcpy(h->sum, piece, n * sizeof *piece);
         else if (rc == ERR_OK)
             weights_add(is_behind ? own : h->sum, piece, n);
         is_first = false;
-        exchange_release(&h->exchange, key, &msg);
+        exchange_release(&t->exchange, key, &msg);
         if (rc != ERR_OK)
             return rc;
     }
@@ -127,50 +127,64 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
 }
 
 /* Send it to its home; a gradient begins anew. */
-static enum err_code send_piece(struct homes *h, const struct homes_order *order,
+static enum err_code send_piece(struct homes_thread *t, const struct homes_order *order,
                                 const struct piece *p, struct err *err)
 {
-    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
+    const struct homes *h = t->homes;
+    const struct home_edges *home = &t->exchange.edges.homes[h->home_edges[p->i]];
     struct exchange_key key = exchange_key(exchange_edge(home->grads_out), order->message,
                                            order->step, h->weights->first_unit + p->i);
     enum err_code rc;
 
     if (order->kind == HOMES_COLLECT && !computes(order, h->replica))
         return ERR_OK;
-    rc = exchange_send(&h->exchange, key, NULL, 0, p->floats, p->n, err);
+    rc = exchange_send(&t->exchange, key, NULL, 0, p->floats, p->n, err);
     if (order->kind != HOMES_MEET)
         memset(p->floats, 0, p->n * sizeof *p->floats);
     return rc;
 }
 
 /* Until the trainer has completed its gradient of unit `i`. */
-static enum err_code wait_for_gradient(struct homes *h, int i, struct err *err)
+static enum err_code wait_for_gradient(struct homes_thread *t, int i, struct err *err)
 {
+    struct homes *h = t->homes;
     enum err_code rc = ERR_OK;
 
     (void)pthread_mutex_lock(&h->lock);
     while (rc == ERR_OK && !h->has_gradient[i])
-        rc = exchange_await(&h->exchange, &h->changed, &h->lock, err);
+        rc = exchange_await(&t->exchange, &h->changed, &h->lock, err);
     (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
 
-static enum err_code collect(struct homes *h, const struct homes_order *order, struct err *err)
+/* Does this side move the unit's gradients? Those of units at home arrive from the others. */
+static bool moves_gradient(const struct homes_thread *t, int i)
 {
+    return is_at_home(t->homes, i) == (t == &t->homes->sides[HOMES_IN]);
+}
+
+static enum err_code collect(struct homes_thread *t, const struct homes_order *order,
+                             struct err *err)
+{
+    struct homes *h = t->homes;
     bool waits = computes(order, h->replica);
     enum err_code rc = ERR_OK;
 
     for (int i = h->weights->n_units - 1; rc == ERR_OK && i >= 0; i--) {
-        rc = waits ? wait_for_gradient(h, i, err) : ERR_OK;
+        if (!moves_gradient(t, i))
+            continue;
+        rc = waits ? wait_for_gradient(t, i, err) : ERR_OK;
         if (rc == ERR_OK)
-            rc = by_piece(h, order, i, is_at_home(h, i) ? add_piece : send_piece, err);
+            rc = by_piece(t, order, i, is_at_home(h, i) ? add_piece : send_piece, err);
     }
     return rc;
 }
 
-static enum err_code apply_piece(struct homes *h, const struct homes_order *order,
+static enum err_code apply_piece(struct homes_thread *t, const struct homes_order *order,
                                  const struct piece *p, struct err *err)
 {
+    const struct homes *h = t->homes;
+
     (void)err;
     pushes_apply(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats, &order->push);
     return ERR_OK;
@@ -183,21 +197,33 @@ static void leave_out(struct homes *h)
     weights_skip(&w);
 }
 
-static enum err_code push(struct homes *h, const struct homes_order *order, struct err *err)
+/* To every home: how to apply what comes, or that nothing does. */
+static enum err_code announce(struct homes_thread *t, const struct homes_order *order,
+                              struct err *err)
 {
-    const struct edges *edges = &h->exchange.edges;
+    const struct edges *edges = &t->exchange.edges;
     enum err_code rc = ERR_OK;
 
     for (int k = 0; rc == ERR_OK && k < edges->n_homes; k++)
         if (edges->homes[k].grads_out >= 0)
-            rc = exchange_send(&h->exchange,
+            rc = exchange_send(&t->exchange,
                                exchange_key(exchange_edge(edges->homes[k].grads_out), MESSAGE_PUSH,
                                             order->step, 0),
                                &order->push, sizeof order->push, NULL, 0, err);
-    if (rc == ERR_OK && !order->push.is_applied)
+    return rc;
+}
+
+static enum err_code push(struct homes_thread *t, const struct homes_order *order, struct err *err)
+{
+    struct homes *h = t->homes;
+    bool is_out = t == &h->sides[HOMES_OUT];
+    enum err_code rc = is_out ? announce(t, order, err) : ERR_OK;
+
+    if (rc == ERR_OK && is_out && !order->push.is_applied)
         leave_out(h);
     for (int i = h->weights->n_units - 1; rc == ERR_OK && order->push.is_applied && i >= 0; i--)
-        rc = by_piece(h, order, i, is_at_home(h, i) ? apply_piece : send_piece, err);
+        if (moves_gradient(t, i))
+            rc = by_piece(t, order, i, is_out ? send_piece : apply_piece, err);
     return rc;
 }
 
@@ -209,10 +235,11 @@ static int number_of(const struct homes_order *order, int unit)
     return (int)order->area * MODEL_UNITS_MAX + unit;
 }
 
-static enum err_code send_weights(struct homes *h, const struct homes_order *order,
+static enum err_code send_weights(struct homes_thread *t, const struct homes_order *order,
                                   const struct piece *p, struct err *err)
 {
-    const struct edges *edges = &h->exchange.edges;
+    const struct edges *edges = &t->exchange.edges;
+    const struct homes *h = t->homes;
     int unit = h->weights->first_unit + p->i;
     enum err_code rc = ERR_OK;
 
@@ -220,7 +247,7 @@ static enum err_code send_weights(struct homes *h, const struct homes_order *ord
         const struct home_edges *to = &edges->homes[i];
 
         if (to->weights_out >= 0 && has_unit(&h->plan->workers[to->worker], unit))
-            rc = exchange_send(&h->exchange,
+            rc = exchange_send(&t->exchange,
                                exchange_key(exchange_edge(to->weights_out), MESSAGE_WEIGHTS,
                                             order->step, number_of(order, unit)),
                                NULL, 0, p->floats, p->n, err);
@@ -228,15 +255,16 @@ static enum err_code send_weights(struct homes *h, const struct homes_order *ord
     return rc;
 }
 
-static enum err_code receive_weights(struct homes *h, const struct homes_order *order,
+static enum err_code receive_weights(struct homes_thread *t, const struct homes_order *order,
                                      const struct piece *p, struct err *err)
 {
-    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[p->i]];
+    const struct homes *h = t->homes;
+    const struct home_edges *home = &t->exchange.edges.homes[h->home_edges[p->i]];
     const struct exchange_key key =
         exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS, order->step,
                      number_of(order, h->weights->first_unit + p->i));
 
-    return exchange_recv_floats(&h->exchange, key, p->floats, p->n, err);
+    return exchange_recv_floats(&t->exchange, key, p->floats, p->n, err);
 }
 
 static void show_weights(struct homes *h, int i)
@@ -247,23 +275,42 @@ static void show_weights(struct homes *h, int i)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-static enum err_code read_weights(struct homes *h, const struct homes_order *order,
+static enum err_code read_weights(struct homes_thread *t, const struct homes_order *order,
                                   const struct piece *p, struct err *err)
 {
+    const struct homes *h = t->homes;
+
     (void)order;
     (void)err;
     pushes_read(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats);
     return ERR_OK;
 }
 
-/* SPREAD or PULL */
-static enum err_code move_weights(struct homes *h, const struct homes_order *order, struct err *err)
+static enum err_code spread(struct homes_thread *t, const struct homes_order *order,
+                            struct err *err)
 {
-    piece_fn *at_home = order->kind == HOMES_PULL ? read_weights : send_weights;
+    struct homes *h = t->homes;
+    bool is_out = t == &h->sides[HOMES_OUT];
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && i < h->weights->n_units; i++) {
-        rc = by_piece(h, order, i, is_at_home(h, i) ? at_home : receive_weights, err);
+        if (is_at_home(h, i) != is_out)
+            continue;
+        rc = by_piece(t, order, i, is_out ? send_weights : receive_weights, err);
+        if (rc == ERR_OK && !is_out)
+            show_weights(h, i);
+    }
+    return rc;
+}
+
+/* The homes send them as soon as they have what was pushed (train/pushes.h). */
+static enum err_code pull(struct homes_thread *t, const struct homes_order *order, struct err *err)
+{
+    struct homes *h = t->homes;
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && t == &h->sides[HOMES_IN] && i < h->weights->n_units; i++) {
+        rc = by_piece(t, order, i, is_at_home(h, i) ? read_weights : receive_weights, err);
         if (rc == ERR_OK)
             show_weights(h, i);
     }
@@ -273,16 +320,16 @@ static enum err_code move_weights(struct homes *h, const struct homes_order *ord
 /* --- one unit of replicas that train alone --- */
 
 /* At home: the outer step, from the mean of what all have offered. */
-static enum err_code step_piece(struct homes *h, const struct homes_order *order,
+static enum err_code step_piece(struct homes_thread *t, const struct homes_order *order,
                                 const struct piece *p, struct err *err)
 {
     const struct homes_meeting *m = &order->meeting;
-    const struct piece own = {p->i, p->at, p->n, h->own};
+    const struct piece own = {p->i, p->at, p->n, t->homes->own};
     float *params = m->params + p->at;
     enum err_code rc;
 
     memcpy(own.floats, p->floats, p->n * sizeof *own.floats);
-    rc = add_piece(h, order, &own, err);
+    rc = add_piece(t, order, &own, err);
     if (rc != ERR_OK)
         return rc;
     outer_apply(&m->how, params, own.floats, m->velocity ? m->velocity + p->at : NULL, p->n);
@@ -291,98 +338,125 @@ static enum err_code step_piece(struct homes *h, const struct homes_order *order
     return ERR_OK;
 }
 
-static enum err_code send_stepped(struct homes *h, const struct homes_order *order,
+static enum err_code send_stepped(struct homes_thread *t, const struct homes_order *order,
                                   const struct piece *p, struct err *err)
 {
     const struct piece stepped = {p->i, p->at, p->n, order->meeting.params + p->at};
 
-    return send_weights(h, order, &stepped, err);
+    return send_weights(t, order, &stepped, err);
 }
 
-static enum err_code receive_stepped(struct homes *h, const struct homes_order *order,
+static enum err_code receive_stepped(struct homes_thread *t, const struct homes_order *order,
                                      const struct piece *p, struct err *err)
 {
-    const struct piece stepped = {p->i, p->at, p->n, h->own};
-    enum err_code rc = receive_weights(h, order, &stepped, err);
+    const struct piece stepped = {p->i, p->at, p->n, t->homes->own};
+    enum err_code rc = receive_weights(t, order, &stepped, err);
 
     for (size_t k = 0; rc == ERR_OK && k < p->n; k++)
         p->floats[k] -= stepped.floats[k];
     return rc;
 }
 
-static enum err_code meet(struct homes *h, const struct homes_order *order, struct err *err)
+/* At home all of it is done by what receives: nothing can leave before. */
+static enum err_code meet(struct homes_thread *t, const struct homes_order *order, struct err *err)
 {
     int i = order->meeting.i;
-    bool is_home = is_at_home(h, i);
-    enum err_code rc = by_piece(h, order, i, is_home ? step_piece : send_piece, err);
+    bool is_home = is_at_home(t->homes, i);
+    enum err_code rc = ERR_OK;
 
-    return rc == ERR_OK ? by_piece(h, order, i, is_home ? send_stepped : receive_stepped, err) : rc;
+    if (t == &t->homes->sides[HOMES_OUT])
+        return is_home ? ERR_OK : by_piece(t, order, i, send_piece, err);
+    if (is_home)
+        rc = by_piece(t, order, i, step_piece, err);
+    return rc == ERR_OK ? by_piece(t, order, i, is_home ? send_stepped : receive_stepped, err) : rc;
 }
 
-/* --- the thread --- */
+/* --- the threads --- */
 
 /* The next order, when there is one. */
-static enum err_code next_order(struct homes *h, struct homes_order *out, struct err *err)
+static enum err_code next_order(struct homes_thread *t, struct homes_order *out, struct err *err)
 {
+    struct homes *h = t->homes;
+    int *n_done = &h->n_done[t - h->sides];
     enum err_code rc = ERR_OK;
 
     (void)pthread_mutex_lock(&h->lock);
-    while (rc == ERR_OK && h->n_orders == 0)
-        rc = exchange_await(&h->exchange, &h->changed, &h->lock, err);
-    *out = h->orders[0];
+    while (rc == ERR_OK && *n_done == h->n_orders)
+        rc = exchange_await(&t->exchange, &h->changed, &h->lock, err);
+    *out = h->orders[*n_done < h->n_orders ? *n_done : 0];
     (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
 
-static void end_order(struct homes *h)
+static void end_order(struct homes_thread *t)
 {
+    struct homes *h = t->homes;
+
     (void)pthread_mutex_lock(&h->lock);
-    memmove(&h->orders[0], &h->orders[1], (size_t)--h->n_orders * sizeof h->orders[0]);
+    h->n_done[t - h->sides]++;
+    if (h->n_done[HOMES_OUT] > 0 && h->n_done[HOMES_IN] > 0) {
+        memmove(&h->orders[0], &h->orders[1], (size_t)--h->n_orders * sizeof h->orders[0]);
+        h->n_done[HOMES_OUT]--;
+        h->n_done[HOMES_IN]--;
+    }
     (void)pthread_cond_broadcast(&h->changed);
     (void)pthread_mutex_unlock(&h->lock);
 }
 
 static void *run(void *arg)
 {
-    static enum err_code (*const acts[])(struct homes * h, const struct homes_order *order,
+    static enum err_code (*const acts[])(struct homes_thread * t, const struct homes_order *order,
                                          struct err *err) = {[HOMES_COLLECT] = collect,
-                                                             [HOMES_SPREAD] = move_weights,
+                                                             [HOMES_SPREAD] = spread,
                                                              [HOMES_PUSH] = push,
-                                                             [HOMES_PULL] = move_weights,
+                                                             [HOMES_PULL] = pull,
                                                              [HOMES_MEET] = meet};
-    struct homes *h = arg;
+    struct homes_thread *t = arg;
     struct homes_order order;
     struct err why = {.text = ""};
     enum err_code rc = ERR_OK;
 
     threads_set_alone();
-    while (rc == ERR_OK && next_order(h, &order, &why) == ERR_OK) {
-        rc = acts[order.kind](h, &order, &why);
+    while (rc == ERR_OK && next_order(t, &order, &why) == ERR_OK) {
+        rc = acts[order.kind](t, &order, &why);
         if (rc == ERR_OK)
-            end_order(h);
+            end_order(t);
     }
     if (rc != ERR_OK)
-        exchange_fail(&h->exchange, &why);
+        exchange_fail(&t->exchange, &why);
     return NULL;
 }
 
 static void give_room_back(struct homes *h)
 {
     free(h->sum);
-    free(h->exchange.packed);
+    free(h->sides[HOMES_OUT].exchange.packed);
 }
 
 static enum err_code take_room(struct homes *h, struct err *err)
 {
+    uint16_t **packed = &h->sides[HOMES_OUT].exchange.packed;
+
     h->sum = malloc(3 * EDGES_PIECE_FLOATS * sizeof *h->sum);
-    h->exchange.packed = malloc(EDGES_PIECE_FLOATS * sizeof *h->exchange.packed);
-    if (!h->sum || !h->exchange.packed) {
+    *packed = malloc(EDGES_PIECE_FLOATS * sizeof **packed);
+    if (!h->sum || !*packed) {
         give_room_back(h);
         return err_set(err, ERR_NO_MEMORY, "no memory to add gradients");
     }
     h->own = h->sum + EDGES_PIECE_FLOATS;
     h->unpacked = h->own + EDGES_PIECE_FLOATS;
     return ERR_OK;
+}
+
+/* The first `n` threads. */
+static void stop_threads(struct homes *h, int n)
+{
+    atomic_store(&h->stops, true);
+    for (int i = 0; i < n; i++)
+        (void)pthread_join(h->sides[i].thread, NULL);
+    (void)pthread_cond_destroy(&h->changed);
+    (void)pthread_mutex_destroy(&h->lock);
+    give_room_back(h);
 }
 
 enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
@@ -399,31 +473,32 @@ enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
     if (x->edges.n_homes == 0)
         return ERR_OK;
     x->other = &h->failure;
-    h->exchange = exchange_beside(x, &h->stops);
-    find_homes(h);
+    for (int i = 0; i < HOMES_SIDES; i++)
+        h->sides[i] = (struct homes_thread){.homes = h, .exchange = exchange_beside(x, &h->stops)};
+    find_homes(h, &x->edges);
     rc = take_room(h, err);
     if (rc != ERR_OK)
         return rc;
     (void)pthread_mutex_init(&h->lock, NULL);
     thread_cond_init(&h->changed);
-    rc = thread_start(&h->thread, run, h, err);
-    h->is_open = rc == ERR_OK;
-    if (!h->is_open)
-        give_room_back(h);
-    return rc;
+    for (int i = 0; i < HOMES_SIDES; i++) {
+        rc = thread_start(&h->sides[i].thread, run, &h->sides[i], err);
+        if (rc != ERR_OK) {
+            stop_threads(h, i);
+            return rc;
+        }
+    }
+    h->is_open = true;
+    return ERR_OK;
 }
 
 void homes_close(struct homes *h, struct exchange *x)
 {
     if (!h->is_open)
         return;
-    atomic_store(&h->stops, true);
-    (void)pthread_join(h->thread, NULL);
+    stop_threads(h, HOMES_SIDES);
     x->is_lost = x->is_lost || (atomic_load(&h->failure.is_set) && h->failure.is_lost);
     x->other = NULL;
-    (void)pthread_cond_destroy(&h->changed);
-    (void)pthread_mutex_destroy(&h->lock);
-    give_room_back(h);
     h->is_open = false;
 }
 

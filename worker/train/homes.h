@@ -5,10 +5,12 @@
  * one replica that computes as many shares. After the update its weights go to all others that run
  * the unit.
  *
- * A thread does both beside the trainer: a unit's gradient leaves as soon as it is complete, and
- * arrives while earlier units are still computed; its weights arrive while units before it compute
- * already. Gradients go in falling order of units and weights in rising order, on all workers: so
- * none waits in a circle. Everything travels in pieces, through slots that the link has taken.
+ * Two threads do both beside the trainer, one for what leaves and one for what arrives, as a link
+ * carries as much in each direction at once: a unit's gradient leaves as soon as it is complete,
+ * and arrives while earlier units are still computed; its weights arrive while units before it
+ * compute already. Gradients go in falling order of units and weights in rising order, on all
+ * workers: so none waits in a circle. Everything travels in pieces, through slots that the link has
+ * taken.
  *
  * While replicas are asynchronous, homes apply the gradients of each ticket by themselves
  * (train/pushes.h). Here they are pushed, once it is known how to apply them, and the weights are
@@ -17,7 +19,7 @@
  * While they train alone, all meet about one unit after the other, in rising order: so here too
  * none waits in a circle.
  *
- * Layer: train (may use wire api base). Threads: the trainer's and its own. In a plan of one
+ * Layer: train (may use wire api base). Threads: the trainer's and its own two. In a plan of one
  * replica there is nothing to do: all calls return at once.
  */
 #ifndef TRAIN_HOMES_H
@@ -50,7 +52,14 @@ struct homes_meeting {
     struct outer_step how;
 };
 
-/* What the thread does next. */
+/* What leaves, and what arrives. */
+enum homes_side {
+    HOMES_OUT,
+    HOMES_IN,
+    HOMES_SIDES,
+};
+
+/* What the threads do next. */
 struct homes_order {
     enum homes_kind kind;
     enum message_kind
@@ -67,28 +76,32 @@ struct homes { /* all fields private */
     int replica;
     const struct weights *weights;   /* of its stage; those of units at home are the state's */
     int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
-    struct exchange exchange;        /* the thread's */
     struct pushes *pushes;           /* of asynchronous replicas; borrowed */
-    float *sum, *own, *unpacked;     /* room for a piece */
+    float *sum, *own, *unpacked;     /* room for a piece; of HOMES_IN */
+    struct homes_thread {
+        struct homes *homes;
+        struct exchange exchange; /* its own */
+        pthread_t thread;
+    } sides[HOMES_SIDES];
     bool is_open;
-    pthread_t thread;
     atomic_bool stops;
     struct exchange_failure failure; /* of any thread beside the trainer: it ends its waits too */
     /* Under the lock: */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int n_orders;
-    struct homes_order orders[HOMES_ORDERS_MAX]; /* the first one is being carried out */
-    bool has_weights[MODEL_UNITS_MAX];           /* [unit of the stage] */
-    bool has_gradient[MODEL_UNITS_MAX];          /* of this worker's micro-batches */
+    struct homes_order orders[HOMES_ORDERS_MAX];
+    int n_done[HOMES_SIDES]; /* of them, the first ones; done by both they are taken out */
+    bool has_weights[MODEL_UNITS_MAX];  /* [unit of the stage] */
+    bool has_gradient[MODEL_UNITS_MAX]; /* of this worker's micro-batches */
 };
 
-/* Start the thread, on a link that is ready. Everything is borrowed; `x` is the trainer's until
+/* Start the threads, on a link that is ready. Everything is borrowed; `x` is the trainer's until
  * homes_close(), and x->other is set. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
                                     const struct weights *weights, struct pushes *pushes,
                                     struct exchange *x, struct err *err);
-/* Sets x->is_lost if the thread has lost a link. A zeroed one is fine. */
+/* Sets x->is_lost if one of them has lost a link. A zeroed one is fine. */
 void homes_close(struct homes *h, struct exchange *x);
 
 /* The weights of units at home are those after `step`: send them, and receive those of the others.
