@@ -7,8 +7,8 @@
 #include "train/stage.h"
 
 #define SLOTS 2 /* of messages that are released soon: one is in use while the other is filled */
-/* Of pieces of units: over a long link so many are on their way at once. Two replicas have the most
- * for each peer, so that all together take some 20 MiB. */
+/* Of pieces of units: how many can be on their way at once, which a long link needs. The more
+ * replicas, the fewer per peer, so that all together take some 20 MiB. */
 #define UNIT_SLOTS_MAX 16
 #define UNIT_SLOTS_MIN 3
 

@@ -160,7 +160,7 @@ static enum err_code wait_for_gradient(struct homes_thread *t, int i, struct err
 /* Does this side move the unit's gradients? Those of units at home arrive from the others. */
 static bool moves_gradient(const struct homes_thread *t, int i)
 {
-    return is_at_home(t->homes, i) == (t == &t->homes->sides[HOMES_IN]);
+    return is_at_home(t->homes, i) == (t->side == HOMES_IN);
 }
 
 static enum err_code collect(struct homes_thread *t, const struct homes_order *order,
@@ -216,7 +216,7 @@ static enum err_code announce(struct homes_thread *t, const struct homes_order *
 static enum err_code push(struct homes_thread *t, const struct homes_order *order, struct err *err)
 {
     struct homes *h = t->homes;
-    bool is_out = t == &h->sides[HOMES_OUT];
+    bool is_out = t->side == HOMES_OUT;
     enum err_code rc = is_out ? announce(t, order, err) : ERR_OK;
 
     if (rc == ERR_OK && is_out && !order->push.is_applied)
@@ -290,7 +290,7 @@ static enum err_code spread(struct homes_thread *t, const struct homes_order *or
                             struct err *err)
 {
     struct homes *h = t->homes;
-    bool is_out = t == &h->sides[HOMES_OUT];
+    bool is_out = t->side == HOMES_OUT;
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && i < h->weights->n_units; i++) {
@@ -309,7 +309,7 @@ static enum err_code pull(struct homes_thread *t, const struct homes_order *orde
     struct homes *h = t->homes;
     enum err_code rc = ERR_OK;
 
-    for (int i = 0; rc == ERR_OK && t == &h->sides[HOMES_IN] && i < h->weights->n_units; i++) {
+    for (int i = 0; rc == ERR_OK && t->side == HOMES_IN && i < h->weights->n_units; i++) {
         rc = by_piece(t, order, i, is_at_home(h, i) ? read_weights : receive_weights, err);
         if (rc == ERR_OK)
             show_weights(h, i);
@@ -364,7 +364,7 @@ static enum err_code meet(struct homes_thread *t, const struct homes_order *orde
     bool is_home = is_at_home(t->homes, i);
     enum err_code rc = ERR_OK;
 
-    if (t == &t->homes->sides[HOMES_OUT])
+    if (t->side == HOMES_OUT)
         return is_home ? ERR_OK : by_piece(t, order, i, send_piece, err);
     if (is_home)
         rc = by_piece(t, order, i, step_piece, err);
@@ -377,7 +377,7 @@ static enum err_code meet(struct homes_thread *t, const struct homes_order *orde
 static enum err_code next_order(struct homes_thread *t, struct homes_order *out, struct err *err)
 {
     struct homes *h = t->homes;
-    int *n_done = &h->n_done[t - h->sides];
+    int *n_done = &h->n_done[t->side];
     enum err_code rc = ERR_OK;
 
     (void)pthread_mutex_lock(&h->lock);
@@ -393,7 +393,7 @@ static void end_order(struct homes_thread *t)
     struct homes *h = t->homes;
 
     (void)pthread_mutex_lock(&h->lock);
-    h->n_done[t - h->sides]++;
+    h->n_done[t->side]++;
     if (h->n_done[HOMES_OUT] > 0 && h->n_done[HOMES_IN] > 0) {
         memmove(&h->orders[0], &h->orders[1], (size_t)--h->n_orders * sizeof h->orders[0]);
         h->n_done[HOMES_OUT]--;
@@ -474,7 +474,8 @@ enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
         return ERR_OK;
     x->other = &h->failure;
     for (int i = 0; i < HOMES_SIDES; i++)
-        h->sides[i] = (struct homes_thread){.homes = h, .exchange = exchange_beside(x, &h->stops)};
+        h->sides[i] = (struct homes_thread){
+            .homes = h, .side = (enum homes_side)i, .exchange = exchange_beside(x, &h->stops)};
     find_homes(h, &x->edges);
     rc = take_room(h, err);
     if (rc != ERR_OK)

@@ -80,6 +80,7 @@ struct homes { /* all fields private */
     float *sum, *own, *unpacked;     /* room for a piece; of HOMES_IN */
     struct homes_thread {
         struct homes *homes;
+        enum homes_side side;
         struct exchange exchange; /* its own */
         pthread_t thread;
     } sides[HOMES_SIDES];
