@@ -126,22 +126,24 @@ static enum err_code add_piece(struct homes_thread *t, const struct homes_order 
     return ERR_OK;
 }
 
-/* Send it to its home; a gradient begins anew. */
+/* Send it to its home; a gradient begins anew, and before it leaves: as soon as the home has it,
+ * the weights may be here with which the trainer computes the next one. */
 static enum err_code send_piece(struct homes_thread *t, const struct homes_order *order,
                                 const struct piece *p, struct err *err)
 {
     const struct homes *h = t->homes;
+    const float *leaving = p->floats;
     const struct home_edges *home = &t->exchange.edges.homes[h->home_edges[p->i]];
     struct exchange_key key = exchange_key(exchange_edge(home->grads_out), order->message,
                                            order->step, h->weights->first_unit + p->i);
-    enum err_code rc;
 
     if (order->kind == HOMES_COLLECT && !computes(order, h->replica))
         return ERR_OK;
-    rc = exchange_send(&t->exchange, key, NULL, 0, p->floats, p->n, err);
-    if (order->kind != HOMES_MEET)
+    if (order->kind != HOMES_MEET) {
+        leaving = memcpy(h->leaving, p->floats, p->n * sizeof *h->leaving);
         memset(p->floats, 0, p->n * sizeof *p->floats);
-    return rc;
+    }
+    return exchange_send(&t->exchange, key, NULL, 0, leaving, p->n, err);
 }
 
 /* Until the trainer has completed its gradient of unit `i`. */
@@ -190,13 +192,6 @@ static enum err_code apply_piece(struct homes_thread *t, const struct homes_orde
     return ERR_OK;
 }
 
-static void leave_out(struct homes *h)
-{
-    struct weights w = *h->weights;
-
-    weights_skip(&w);
-}
-
 /* To every home: how to apply what comes, or that nothing does. */
 static enum err_code announce(struct homes_thread *t, const struct homes_order *order,
                               struct err *err)
@@ -219,8 +214,6 @@ static enum err_code push(struct homes_thread *t, const struct homes_order *orde
     bool is_out = t->side == HOMES_OUT;
     enum err_code rc = is_out ? announce(t, order, err) : ERR_OK;
 
-    if (rc == ERR_OK && is_out && !order->push.is_applied)
-        leave_out(h);
     for (int i = h->weights->n_units - 1; rc == ERR_OK && order->push.is_applied && i >= 0; i--)
         if (moves_gradient(t, i))
             rc = by_piece(t, order, i, is_out ? send_piece : apply_piece, err);
@@ -437,7 +430,7 @@ static enum err_code take_room(struct homes *h, struct err *err)
 {
     uint16_t **packed = &h->sides[HOMES_OUT].exchange.packed;
 
-    h->sum = malloc(3 * EDGES_PIECE_FLOATS * sizeof *h->sum);
+    h->sum = malloc(4 * EDGES_PIECE_FLOATS * sizeof *h->sum);
     *packed = malloc(EDGES_PIECE_FLOATS * sizeof **packed);
     if (!h->sum || !*packed) {
         give_room_back(h);
@@ -445,6 +438,7 @@ static enum err_code take_room(struct homes *h, struct err *err)
     }
     h->own = h->sum + EDGES_PIECE_FLOATS;
     h->unpacked = h->own + EDGES_PIECE_FLOATS;
+    h->leaving = h->unpacked + EDGES_PIECE_FLOATS;
     return ERR_OK;
 }
 

@@ -77,7 +77,8 @@ struct homes { /* all fields private */
     const struct weights *weights;   /* of its stage; those of units at home are the state's */
     int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
     struct pushes *pushes;           /* of asynchronous replicas; borrowed */
-    float *sum, *own, *unpacked;     /* room for a piece; of HOMES_IN */
+    float *sum, *own, *unpacked;     /* room for a piece; of HOMES_IN ... */
+    float *leaving;                  /* ... and of HOMES_OUT */
     struct homes_thread {
         struct homes *homes;
         enum homes_side side;
@@ -118,7 +119,8 @@ void homes_collect_weights(struct homes *h, int64_t step);
 void homes_put(struct homes *h, int i);
 
 /* A ticket has ended, and all gradients are complete: push them, and pull the weights unless it is
- * the last one. `number` counts the round's pushes of this worker. */
+ * the last one. Gradients that are not to be applied are zero already. `number` counts the round's
+ * pushes of this worker. */
 void homes_push(struct homes *h, int64_t number, const struct message_push *push);
 
 /* All replicas meet about a unit. `number` counts such meetings about each. Whatever the order says

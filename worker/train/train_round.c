@@ -65,6 +65,8 @@ static enum err_code push(struct train *t, int64_t number, const struct message_
 
     if (rc != ERR_OK)
         return rc;
+    if (!how.is_applied)
+        weights_skip(&t->stage->weights);
     homes_push(&t->homes, number, &how);
     if (how.is_last)
         return homes_wait(&t->homes, &t->exchange, err);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "allocations.h"
 #include "begin.h"
@@ -675,6 +676,38 @@ static void tickets_move_the_weights_as_far_as_a_step(void **state)
     check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .off = 0.02});
 }
 
+/* How long a worker's thread is held up behind every piece of a gradient that it has sent. */
+static atomic_int held_up_us;
+
+enum err_code __real_exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
+                                   size_t meta_bytes, const float *tensor, size_t floats,
+                                   struct err *err);
+enum err_code __wrap_exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
+                                   size_t meta_bytes, const float *tensor, size_t floats,
+                                   struct err *err);
+
+enum err_code __wrap_exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
+                                   size_t meta_bytes, const float *tensor, size_t floats,
+                                   struct err *err)
+{
+    const int us = atomic_load(&held_up_us);
+    enum err_code rc = __real_exchange_send(x, key, meta, meta_bytes, tensor, floats, err);
+
+    if (key.kind == MESSAGE_GRADS && us > 0)
+        (void)usleep((useconds_t)us);
+    return rc;
+}
+
+/* The weights that answer a ticket arrive, and the next one is computed, before the sender goes on.
+ */
+static void tickets_lose_no_gradient_to_a_sender_that_is_held_up(void **state)
+{
+    (void)state;
+    held_up_us = 50000;
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .off = 0.02});
+    held_up_us = 0;
+}
+
 static void steps_alone_move_the_weights_as_far_as_in_step(void **state)
 {
     (void)state;
@@ -928,6 +961,7 @@ int main(void)
         cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
         cmocka_unit_test(gradients_of_replicas_may_travel_as_bfloat16),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
+        cmocka_unit_test(tickets_lose_no_gradient_to_a_sender_that_is_held_up),
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
         cmocka_unit_test(steps_out_of_step_for_a_while_move_the_weights_as_far),
         cmocka_unit_test(steps_out_of_step_are_no_part_of_those_before_a_switch),
