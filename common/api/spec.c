@@ -1,5 +1,6 @@
 #include "api/spec.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -168,6 +169,12 @@ const struct field spec_fields[] = {
     {"failurePolicy.maxRestarts", FIELD_INT, AT(max_restarts), .max = 1000, .fallback = "3"},
     {"failurePolicy.progressDeadlineSeconds", FIELD_INT, AT(progress_deadline_s), .min = 60,
      .max = 604800, .fallback = "1800"},
+    {"failurePolicy.startDeadlineSeconds", FIELD_INT, AT(start_deadline_s), .min = 1,
+     .max = INT_MAX},
+    {"activeDeadlineSeconds", FIELD_INT, AT(active_deadline_s), .min = 1, .max = INT_MAX},
+    {"ttlSecondsAfterFinished", FIELD_INT, AT(ttl_s), .max = INT_MAX},
+    {"suspend", FIELD_BOOL, AT(suspends)},
+    {"managedBy", FIELD_TEXT, AT(managed_by), .min = 1, .max = SPEC_MANAGER_BYTES - 1},
     {0},
 };
 
@@ -594,7 +601,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
                                   .keep_best = TASK_METRICS,
                                   .stop_by = TASK_METRICS},
                      .sync = {.local_steps = 32, .outer_rate = 1},
-                     .checkpoint = {.every_seconds = 300}};
+                     .checkpoint = {.every_seconds = 300},
+                     .ttl_s = -1};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
     bool has_sizes = is_given(json, "model.preset") || !is_given(json, "model.from") ||

@@ -25,6 +25,8 @@
 #define SPEC_STAGES_MAX           64
 #define SPEC_HEADROOM_PERCENT_MAX 400
 #define SPEC_COLUMN_BYTES         65
+#define SPEC_MANAGER_BYTES        64
+#define SPEC_MANAGER              "skyjob.dev/operator"
 
 enum spec_source {
     SPEC_SOURCE_SAMPLE,     /* built into the worker image */
@@ -256,6 +258,11 @@ struct spec {
     enum spec_wire wire;
     int max_restarts;
     int progress_deadline_s; /* a trainer that hangs for so long is restarted */
+    int start_deadline_s;    /* a job that has not begun to train by then fails; 0: never ... */
+    int active_deadline_s;   /* ... nor has ended; both from its creation or its last resumption */
+    int ttl_s;               /* a job that has ended is deleted so long after; -1: never */
+    bool suspends;           /* it holds no nodes, until this is changed */
+    char managed_by[SPEC_MANAGER_BYTES]; /* "": by this operator, as with SPEC_MANAGER */
 };
 
 /* The table. Keys are paths below spec; the bounds are those of the CRD. */

@@ -8,7 +8,7 @@
 #include "api/bert_config.h"
 
 static const char *const type_names[CONDITION_COUNT] = {
-    "Accepted", "Placed", "Running", "UpToDate", "Stalled", "Complete", "Failed"};
+    "Accepted", "Placed", "Running", "UpToDate", "Suspended", "Stalled", "Complete", "Failed"};
 static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};
 
 bool status_is(const struct status *s, enum condition_type type)
@@ -220,6 +220,7 @@ const struct field status_fields[] = {
     {"model", FIELD_OBJECT, STATUS(model), .fields = bert_config_sizes, .flags = FIELD_NULL},
     {"startTime", FIELD_TIME, STATUS(start_ms), .flags = FIELD_NULL},
     {"completionTime", FIELD_TIME, STATUS(completion_ms), .flags = FIELD_NULL},
+    {"suspendTime", FIELD_TIME, STATUS(suspend_ms), .flags = FIELD_NULL},
     {"progress", FIELD_OBJECT, STATUS(progress), .fields = progress_fields, .flags = FIELD_NULL},
     {"requestedCheckpoint", FIELD_OBJECT, STATUS(checkpoint), .fields = checkpoint_fields,
      .flags = FIELD_NULL},

@@ -34,6 +34,7 @@ enum condition_type {
     CONDITION_PLACED,     /* there is a plan */
     CONDITION_RUNNING,    /* all workers have accepted the revision */
     CONDITION_UP_TO_DATE, /* the revision was planned with the current spec */
+    CONDITION_SUSPENDED,  /* it holds no nodes, since spec.suspend */
     CONDITION_STALLED,    /* blocked by something that the operator cannot fix */
     CONDITION_COMPLETE,   /* final */
     CONDITION_FAILED,     /* final */
@@ -189,8 +190,9 @@ struct status {
     int64_t next_revision_ms; /* the next revision is not made earlier */
     int memory_percent;       /* of the planned memory; 0 is 100 */
     struct model model;       /* the sizes in the files of spec.model.from; 0: not read */
-    int64_t start_ms;
+    int64_t start_ms;         /* of training; once it is suspended, since it was resumed */
     int64_t completion_ms;
+    int64_t suspend_ms; /* since when it is to be suspended; 0: it is not */
     struct status_progress progress;
     struct status_checkpoint checkpoint;
     struct status_placement placement;

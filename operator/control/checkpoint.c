@@ -18,7 +18,7 @@ static void settle(struct context *c, const struct status_checkpoint *now, const
     context_add_event(c, now->step == 0, reason, now->message);
 }
 
-static void order(struct context *c, int64_t request_ms)
+void checkpoint_order(struct context *c, int64_t order)
 {
     const struct seen_pod *leader = context_stage_pod(c, 0);
     struct action *a;
@@ -26,7 +26,7 @@ static void order(struct context *c, int64_t request_ms)
     if (!leader || leader->accepted != c->number)
         return;
     a = context_add(c, ACTION_ORDER_CHECKPOINT);
-    a->order = request_ms;
+    a->order = order;
     memcpy(a->name, leader->name, sizeof a->name);
 }
 
@@ -72,6 +72,6 @@ void checkpoint_follow(struct context *c)
                            "The checkpoint could not be written; the workers' logs tell why.");
         settle(c, &now, now.step > 0 ? "CheckpointWritten" : "CheckpointFailed");
     } else if (c->has_plan && context_has_started(c)) {
-        order(c, now.request_ms);
+        checkpoint_order(c, now.request_ms);
     }
 }

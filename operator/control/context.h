@@ -112,6 +112,8 @@ MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *
 /* place.c: from data and nodes to a plan, or back to the last one with new workers for those that
  * were lost; then the next revision goes on from what the others hold. */
 void place(struct context *c);
+/* What the plan of a suspended job would be, from what is known of the nodes: into its status. */
+void place_preview(struct context *c);
 /* What the planner is asked for: all that the survey has. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code place_request(const struct context *c, const struct spec *spec,
                                        struct survey *survey, struct partition_request *out,
@@ -255,6 +257,8 @@ void recovery_drive(struct context *c);
 int recovery_reports(const struct context *c, const struct report *out[static PEERS_MAX]);
 
 /* training.c: from a revision to workers that train, and to their end. */
+/* Where the plan has its workers, and why, in the status. */
+void context_show_placement(struct context *c, const struct plan *plan);
 void training_drive(struct context *c);
 /* The leader is done: release it and complete the job. Returns whether that is so. */
 bool training_end(struct context *c, const struct recovery *r);
@@ -265,6 +269,8 @@ bool training_is_outdated(const struct context *c);
 
 /* checkpoint.c: have the leader write one when a user asks for it, and report what became of it. */
 void checkpoint_follow(struct context *c);
+/* Have it write one that counts as number `order`, a time in ms, unless it has one as late. */
+void checkpoint_order(struct context *c, int64_t order);
 
 /* drift.c: what the workers measure against what the plan predicted. Fills in how busy every stage
  * is, and reports, once per revision, a stage whose time differs from the plan by more than
@@ -316,5 +322,17 @@ struct next {
 void restart_next(struct context *c, const struct next *n);
 /* There is no plan yet: do nothing for a pause. */
 void restart_pause(struct context *c);
+/* The job has failed. */
+void restart_give_up(struct context *c, const char *reason, const char *text);
+
+/* deadline.c: spec.activeDeadlineSeconds and spec.failurePolicy.startDeadlineSeconds. Returns
+ * whether one of them has passed: then the job has failed. */
+bool deadline_has_passed(struct context *c);
+
+/* suspend.c: spec.suspend. */
+/* Is the job suspended, and not resumed? */
+bool suspend_is_kept(const struct observed *seen);
+/* Returns whether it is suspended now: there is nothing to drive. */
+bool suspend_follow(struct context *c);
 
 #endif

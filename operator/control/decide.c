@@ -171,8 +171,8 @@ bool context_has_started(const struct context *c)
 
 /* --- the decision --- */
 
-/* A job that is over keeps its ended pods, for their logs, and nothing else; one that is not keeps
- * its workers and what is new. */
+/* A job that is over or suspended keeps its ended pods, for their logs, and nothing else; one that
+ * is not keeps its workers and what is new. */
 static void drop_pods(struct context *c, bool is_over)
 {
     const struct observed *seen = c->seen;
@@ -245,6 +245,7 @@ static void begin_conditions(struct context *c)
     } first[] = {
         {CONDITION_PLACED, "NotPlaced", "No nodes have been chosen yet."},
         {CONDITION_RUNNING, "NotPlaced", "No nodes have been chosen yet."},
+        {CONDITION_SUSPENDED, "NotSuspended", "The job is not suspended."},
         {CONDITION_COMPLETE, "NotFinished", "Training is not finished."},
         {CONDITION_FAILED, "NotFailed", "The job has not failed."},
     };
@@ -314,6 +315,32 @@ static void call_leaving(struct context *c)
     }
 }
 
+/* One step on from where the job is. `has_begun`: something of its number is there. */
+static void advance(struct context *c, bool has_begun)
+{
+    if (c->has_plan)
+        drive(c);
+    else if (c->is_recovering)
+        recovery_drive(c);
+    else if (has_begun || context_has_started(c)) /* its revision was deleted or is invalid */
+        begin_again(c);
+    else
+        place(c);
+}
+
+/* A job that has ended is deleted after a while (spec.ttlSecondsAfterFinished). */
+static void expire(struct context *c)
+{
+    int64_t left_ms = c->seen->expires_ms - c->seen->now_ms;
+
+    if (c->seen->expires_ms == 0)
+        return;
+    if (left_ms > 0)
+        context_requeue(c, left_ms);
+    else
+        (void)context_add(c, ACTION_DELETE_JOB);
+}
+
 void decide(const struct observed *seen, struct decision *out)
 {
     struct context c = {.seen = seen, .out = out};
@@ -325,12 +352,15 @@ void decide(const struct observed *seen, struct decision *out)
     out->ask_reports_ms = -1;
     out->requeue_ms = -1;
     out->unplaced = seen->unplaced;
+    if (seen->is_foreign)
+        return;
     if (seen->is_deleting) {
         drop_pods(&c, true); /* all else is owned by the job and goes with it */
         return;
     }
     if (status_is_final(&seen->status)) {
         drop_pods(&c, true);
+        expire(&c);
         return;
     }
     out->status.generation = seen->generation;
@@ -340,18 +370,14 @@ void decide(const struct observed *seen, struct decision *out)
     c.is_recovering = !c.has_plan && (training_is_finishing(&c) ||
                                       (!context_has_started(&c) && recovery_is_due(&c)));
     out->status.revision = c.number;
-    drop_pods(&c, false);
+    drop_pods(&c, suspend_is_kept(seen));
     if (!accept_spec(&c))
         return;
     checkpoint_follow(&c);
-    if (c.has_plan)
-        drive(&c);
-    else if (c.is_recovering)
-        recovery_drive(&c);
-    else if (has_begun || context_has_started(&c)) /* its revision was deleted or is invalid */
-        begin_again(&c);
-    else
-        place(&c);
+    if (deadline_has_passed(&c))
+        return;
+    if (!suspend_follow(&c))
+        advance(&c, has_begun);
     call_leaving(&c);
     show_problem(&c);
     if (!c.is_stalled)

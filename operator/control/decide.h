@@ -73,6 +73,7 @@ enum action_kind {
     ACTION_HALT,              /* worker pod `name`, in `revision` and older ones; or release it */
     ACTION_ORDER_CHECKPOINT,  /* from worker pod `name`, the leader: number `order` */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: its partners */
+    ACTION_DELETE_JOB,        /* the SkyJob itself */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
 };
 

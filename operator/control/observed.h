@@ -105,9 +105,11 @@ struct seen_data {
     int64_t checked_ms;
 };
 
-/* The last search for a plan, if it found none: the same question has the same answer. */
+/* The last search for a plan, if it found none, or was for a preview: the same question has the
+ * same answer. */
 struct unplaced {
     bool is_set;
+    bool is_preview;
     uint64_t digest; /* of everything that the answer depends on */
     int64_t solved_ms;
     char why[ERR_TEXT_BYTES];
@@ -141,6 +143,8 @@ struct observed {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
+    bool is_foreign;                /* another controller manages it (spec.managedBy) */
+    int64_t expires_ms;             /* it has ended, and is to be deleted then; 0: it is not */
     char asked[STATUS_ASKED_BYTES]; /* ANNOTATION_REPLAN; "": there is none */
     /* As the user wrote it, and with the sizes in status.model; borrowed, like what follows. */
     const struct json *spec_json;

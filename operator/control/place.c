@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "control/context.h"
+#include "control/manifest.h"
 
 static bool is_paused(struct context *c)
 {
@@ -313,6 +314,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     struct replicas replicas;
     struct plan *plan = &c->out->revision.plan;
     const struct unplaced *last = &c->seen->unplaced;
+    bool has_last = last->is_set && !last->is_preview;
     int64_t age_ms = c->seen->now_ms - last->solved_ms;
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad[STATUS_MESSAGE_BYTES] = "";
@@ -322,11 +324,11 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     if (rc != ERR_OK)
         return rc;
     digest = digest_of(c, &request);
-    if (last->is_set && last->digest == digest) {
+    if (has_last && last->digest == digest) {
         show_insufficient(c, nodes, last->why); /* the same question has the same answer */
         return ERR_OK;
     }
-    if (last->is_set && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
+    if (has_last && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
         context_requeue(c, DECIDE_SOLVE_MS - age_ms);
         return ERR_OK;
     }
@@ -355,6 +357,76 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     if (survey->n_bad > 0)
         context_add_event(c, true, "InvalidNodeAnnotation", bad);
     return ERR_OK;
+}
+
+static enum err_code solve_preview(struct context *c, struct survey *survey, struct err *err)
+{
+    const struct unplaced *last = &c->seen->unplaced;
+    int64_t age_ms = c->seen->now_ms - last->solved_ms;
+    struct status_placement *to = &c->out->status.placement;
+    struct plan *plan = &c->out->revision.plan;
+    struct partition_request request;
+    struct replicas replicas;
+    char text[STATUS_MESSAGE_BYTES];
+    uint64_t digest;
+    enum err_code rc = place_request(c, &c->spec, survey, &request, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    digest = digest_of(c, &request);
+    if (last->is_set && last->is_preview && last->digest == digest)
+        return ERR_OK;
+    if (last->is_set && last->is_preview && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
+        context_requeue(c, DECIDE_SOLVE_MS - age_ms);
+        return ERR_OK;
+    }
+    c->out->unplaced = (struct unplaced){
+        .is_set = true, .is_preview = true, .digest = digest, .solved_ms = c->seen->now_ms};
+    *to = (struct status_placement){.strategy = ""};
+    rc = replicas_choose(&request, c->spec.replicas, &replicas, err);
+    if (rc == ERR_OK) {
+        *plan = (struct plan){.revision = c->number};
+        replicas_to_plan(&request, &replicas, plan);
+        explain(c, survey, plan->summary.explanation);
+        context_show_placement(c, plan);
+        (void)snprintf(text, sizeof text, "With the nodes as they are: %s",
+                       plan->summary.explanation);
+    } else if (rc == ERR_NOT_FOUND) {
+        (void)snprintf(text, sizeof text, "With the nodes as they are there is no plan: %s.",
+                       err->text);
+        rc = ERR_OK;
+    }
+    if (rc == ERR_OK)
+        context_false(c, CONDITION_PLACED, EVENT_NONE, "Suspended", text);
+    return rc;
+}
+
+/* As no pod is made, nodes that no job has measured count as unmeasured, and a model whose sizes
+ * are in its files has no preview. */
+void place_preview(struct context *c)
+{
+    const struct survey_request request = {.spec = &c->spec,
+                                           .namespace = c->seen->namespace,
+                                           .image = manifest_image(c->seen, &c->spec),
+                                           .created_ms = c->seen->created_ms,
+                                           .now_ms = c->seen->now_ms,
+                                           .nodes = c->seen->nodes,
+                                           .n_nodes = c->seen->n_nodes};
+    struct survey survey;
+    struct err err = {0};
+    enum err_code rc;
+
+    if (!c->seen->nodes || !spec_has_sizes(&c->spec))
+        return;
+    rc = survey_make(&request, &survey, &err);
+    if (rc == ERR_OK) {
+        rc = solve_preview(c, &survey, &err);
+        survey_deinit(&survey);
+    }
+    if (rc != ERR_OK) {
+        context_false(c, CONDITION_PLACED, EVENT_NONE, "Suspended", err.text);
+        context_requeue(c, DECIDE_NODES_RETRY_MS);
+    }
 }
 
 /* Has the node of a worker that was lost room for another one? */

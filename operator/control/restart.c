@@ -207,7 +207,7 @@ void restart_judge(const struct context *c, struct verdict *out)
 
 /* --- what follows --- */
 
-static void give_up(struct context *c, const char *reason, const char *text)
+void restart_give_up(struct context *c, const char *reason, const char *text)
 {
     struct status *s = &c->out->status;
 
@@ -239,7 +239,7 @@ void restart_next(struct context *c, const struct next *n)
     struct status *s = &c->out->status;
 
     if (c->number >= PLAN_REVISION_MAX) {
-        give_up(c, "RestartLimit", n->text);
+        restart_give_up(c, "RestartLimit", n->text);
         return;
     }
     context_false(c, CONDITION_RUNNING, EVENT_NONE, n->reason, n->text);
@@ -406,7 +406,7 @@ void restart_apply(struct context *c, const struct verdict *v)
             v->stage, pod->node, (long long)pod->memory_bytes >> 20, s->memory_percent);
     }
     if (what == GIVE_UP) {
-        give_up(c, reason, text);
+        restart_give_up(c, reason, text);
     } else if (belongs_to_recovery(c, v)) {
         context_add_event(c, true, reason, text);
         (void)keep_workers(c, v);
@@ -414,6 +414,10 @@ void restart_apply(struct context *c, const struct verdict *v)
     } else if (what == PAUSE) {
         next.pause_ms = next_pause_ms(c, v->kind);
         next.keeps_workers = keep_workers(c, v);
+        if (finds_checkpoint(c)) { /* nothing new has gone wrong */
+            next.reason = "CheckpointFound";
+            next.is_expected = true;
+        }
         restart_next(c, &next);
     } else if (what != CONTINUE && s->restarts < c->spec.max_restarts) {
         s->restarts++;
@@ -425,6 +429,6 @@ void restart_apply(struct context *c, const struct verdict *v)
         text_add(text, sizeof text,
                  " The job has failed after %d of %d restarts (spec.failurePolicy.maxRestarts).",
                  s->restarts, c->spec.max_restarts);
-        give_up(c, "RestartLimit", text);
+        restart_give_up(c, "RestartLimit", text);
     }
 }

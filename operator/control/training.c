@@ -7,11 +7,23 @@
 
 /* --- the plan in the status --- */
 
+void context_show_placement(struct context *c, const struct plan *plan)
+{
+    struct status_placement *to = &c->out->status.placement;
+
+    to->nodes[0] = '\0';
+    for (int i = 0; i < plan->n_workers; i++)
+        text_add(to->nodes, sizeof to->nodes, "%s%s", i ? "," : "", plan->workers[i].node);
+    (void)snprintf(to->strategy, sizeof to->strategy, "%s",
+                   spec_strategy_names[plan->spec.placement.strategy]);
+    to->micro_batches = plan->micro_batches;
+    to->summary = plan->summary;
+}
+
 static void show_plan(struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
     struct status *s = &c->out->status;
-    struct status_placement *placement = &s->placement;
 
     if (s->revision_ms == 0)
         s->revision_ms = c->seen->now_ms - c->seen->now_ms % 1000;
@@ -22,7 +34,6 @@ static void show_plan(struct context *c)
     memset(&s->stages[s->n_stages], 0,
            (size_t)(plan->n_workers - s->n_stages) * sizeof s->stages[0]);
     s->n_stages = plan->n_workers;
-    placement->nodes[0] = '\0';
     for (int i = 0; i < plan->n_workers; i++) {
         const struct plan_worker *from = &plan->workers[i];
         const struct seen_pod *pod = context_stage_pod(c, i);
@@ -41,12 +52,8 @@ static void show_plan(struct context *c)
         if (pod || strcmp(to->state, "Succeeded") != 0) /* an ended pod may be cleared away */
             (void)snprintf(to->state, sizeof to->state, "%s",
                            pod_phase_names[pod ? pod->phase : POD_PENDING]);
-        text_add(placement->nodes, sizeof placement->nodes, "%s%s", i ? "," : "", from->node);
     }
-    (void)snprintf(placement->strategy, sizeof placement->strategy, "%s",
-                   spec_strategy_names[plan->spec.placement.strategy]);
-    placement->micro_batches = plan->micro_batches;
-    placement->summary = plan->summary;
+    context_show_placement(c, plan);
     context_true(c, CONDITION_PLACED, EVENT_NORMAL, "PlanMade", plan->summary.explanation);
 }
 

@@ -512,6 +512,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
 {
     char revision_name[NAMES_BYTES];
     struct kube_ref pod = ref_of(&kube_pods, seen, action->name);
+    struct kube_ref job = ref_of(&apply_skyjobs, seen, seen->name);
     struct kube_ref revision = ref_of(&kube_config_maps, seen, revision_name);
     enum err_code rc;
 
@@ -552,6 +553,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
                : action->kind == ACTION_ORDER_CHECKPOINT
                    ? workers_order_checkpoint(a->workers, seen, action->name, action->order, err)
                    : workers_post_probe_peers(a->workers, seen, action->name, err);
+    case ACTION_DELETE_JOB:
+        return delete_object(a, &job, seen->uid, err);
     case ACTION_EVENT:
         post_event(a, seen, action);
         return ERR_OK;

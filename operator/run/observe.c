@@ -285,6 +285,8 @@ static void observe_job(struct store *s, const struct store_job *j, struct obser
     out->generation = j->generation;
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
+    out->is_foreign = j->is_foreign;
+    out->expires_ms = j->expires_ms;
     memcpy(out->checkpoint_time, j->checkpoint_time, sizeof out->checkpoint_time);
     out->data = j->data;
     out->problem = j->problem;

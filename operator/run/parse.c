@@ -107,6 +107,9 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     const struct json *json = json_get(object, "status");
     const struct json *annotations = metadata(object, "annotations");
     const char *asked = json_string(json_get(annotations, ANNOTATION_REPLAN), "");
+    const char *manager = json_string(json_path(object, "spec.managedBy"), SPEC_MANAGER);
+    int64_t ttl_s = json_i64(json_path(object, "spec.ttlSecondsAfterFinished"), -1);
+    int64_t ended_ms = read_time(json_get(json, "completionTime"));
     struct status status;
     struct status *kept;
     int64_t generation = json_i64(metadata(object, "generation"), 0);
@@ -137,6 +140,8 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     out->generation = generation;
     out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
+    out->is_foreign = strcmp(manager, SPEC_MANAGER) != 0;
+    out->expires_ms = out->is_final && ttl_s >= 0 && ended_ms > 0 ? ended_ms + 1000 * ttl_s : 0;
     COPY(out->checkpoint_time, json_get(annotations, ANNOTATION_CHECKPOINT));
     out->revision = json_int(json_get(json, "revision"), 0);
     return ERR_OK;

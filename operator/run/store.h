@@ -37,6 +37,8 @@ struct store_job {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
+    bool is_foreign;                           /* as in struct observed ... */
+    int64_t expires_ms;                        /* ... likewise */
     char checkpoint_time[OBSERVED_WORD_BYTES]; /* as in struct observed */
     char asked[STATUS_ASKED_BYTES];            /* ANNOTATION_REPLAN; "": there is none */
     int revision;                              /* of the status, like the next */

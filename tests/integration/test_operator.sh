@@ -134,6 +134,11 @@ bad_specs() {
         refused spec.data.labels "{data: {task: Regression, columns: {text: a, label: b}, labels: [x, y], $x}}" &&
         refused spec.data.source.sample '{data: {task: RTE, source: {sample: MNLI}}}' &&
         refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{$one}, {$one}]}}}" &&
+        refused spec.ttlSecondsAfterFinished "{$d, ttlSecondsAfterFinished: -1}" &&
+        refused spec.activeDeadlineSeconds "{$d, activeDeadlineSeconds: 0}" &&
+        refused spec.failurePolicy.startDeadlineSeconds "{$d, failurePolicy: {startDeadlineSeconds: 0}}" &&
+        refused spec.suspend "{$d, suspend: 1}" &&
+        refused spec.managedBy "{$d, managedBy: queue}" &&
         refused spec.nonsense "{$d, nonsense: 1}" &&
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st
@@ -143,7 +148,7 @@ stays() { # stays PART CHANGE
 }
 immutable() {
     job fixed '  placement: {minStages: 9, maxStages: 9}' && stays training '{"seed":9}' && stays model '{"layers":9}' &&
-        stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' && stays resumeFrom '{"job":"x"}' &&
+        stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' && stays resumeFrom '{"job":"x"}' && stays managedBy '"example.com/queue"' &&
         kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
 }
 invalid_for_the_parser() { # what the schema does not see: the sum of the units
@@ -573,6 +578,41 @@ gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
     touch "$dir/agent/kill/$(prefix hopeless)-w0-1"
     kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' && until_true 10 none_run
+}
+suspend() { kubectl patch sj "$1" --type merge -p "{\"spec\":{\"suspend\":$2}}" >/dev/null; } # suspend JOB true|false
+gives_back() { # gives_back JOB: all its pods go, once there is a checkpoint
+    suspend "$1" true && until_true 30 is "$1" Suspended 'True Suspended' && until_true 20 no_pods && field "$1" '{.status.state}: {.status.message}' &&
+        [ "$(field "$1" '{.status.stages}')" = '[]' ] && field "$1" '{.status.message}' | has '^Suspended with a checkpoint of step [1-9]'
+}
+suspended() { # twice, and the operator dies in between
+    local step
+    kept paused '  checkpoint: {everySteps: 1000, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && trains paused && gives_back paused || return
+    step=$(field paused '{.status.progress.step}')
+    kill_operator KILL
+    start_operator
+    suspend paused false && trains paused "$step" && from_checkpoint paused && gives_back paused && suspend paused false && completes paused || return
+    field paused '{.status.revision} {.status.restarts} {.status.revisionReason}'
+    [ "$(field paused '{.status.restarts}')" = 0 ] && as_undisturbed paused
+}
+suspended_first() {
+    job parked '  suspend: true' && until_true 10 is parked Suspended 'True Suspended' && no_pods && suspend parked false && completes parked &&
+        [ "$(field parked '{.status.revision} {.status.restarts}')" = '1 0' ]
+}
+not_suspended() { # its checkpoints would go with its pods
+    steps=700 job homebound "$stages3" && trains homebound && suspend homebound true && until_true 10 is homebound Suspended 'False CannotSuspend' &&
+        has_event 'CannotSuspend: .*spec.checkpoint.store' && completes homebound
+}
+expires() { job brief '  ttlSecondsAfterFinished: 3' && completes brief && until_true 15 is_gone brief && until_true 10 nothing_of brief; }
+is_gone() { [ -z "$(kubectl get sj "$1" -o name --ignore-not-found)" ]; }
+misses_deadlines() {
+    steps=9000 job slow '  activeDeadlineSeconds: 9' && trains slow && kubectl wait --for=condition=Failed sj/slow --timeout=30s &&
+        is slow Failed 'True DeadlineExceeded' && until_true 10 none_run || return
+    job lonely '  placement: {minStages: 9, maxStages: 9}
+  failurePolicy: {startDeadlineSeconds: 3}' && kubectl wait --for=condition=Failed sj/lonely --timeout=30s &&
+        is lonely Failed 'True StartDeadlineExceeded' && field lonely '{.status.message}' | grep 'nodes can be used'
+}
+managed_by_another() { # and this operator's own name changes nothing
+    job theirs '  managedBy: example.com/queue' && job ours '  managedBy: skyjob.dev/operator' && completes ours && [ -z "$(field theirs '{.status}')" ]
 }
 none_run() { [ -z "$(kubectl get pods --field-selector status.phase=Running -o name)" ]; }
 out_of_memory() {
@@ -1096,6 +1136,12 @@ check 'a job goes on from a bucket when a pod is lost with its disk' goes_back_t
 check 'a job goes on from the checkpoints of another one in its bucket' goes_on_in_a_bucket
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
+check 'a job that is suspended twice ends as one that is not' suspended
+check 'a job that is suspended from the start makes no pod before it is resumed' suspended_first
+check 'a job whose checkpoints go with its pods is not suspended, and says so' not_suspended
+check 'a job that has ended is deleted after its time to live' expires
+check 'a job that misses its deadlines fails' misses_deadlines
+check 'a job that another controller manages is left alone' managed_by_another
 check 'a worker out of memory gets half as much again' out_of_memory
 check 'a configuration that can never work fails at once with the reason' wrong_configuration
 check 'a job waits for its ConfigMap and goes on when it is there' late_data

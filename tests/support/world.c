@@ -384,9 +384,14 @@ static void take_step(struct world *w, const struct action *a)
         w->n_events++;
         memcpy(w->last_event, a->reason, sizeof w->last_event);
         break;
+    case ACTION_DELETE_JOB:
+        w->seen.is_deleting = true;
+        break;
+    case ACTION_ORDER_CHECKPOINT:
+        w->ordered = a->order;
+        break;
     case ACTION_CREATE_POLICY:
     case ACTION_CREATE_PROBE_SPEC:
-    case ACTION_ORDER_CHECKPOINT:
         break;
     }
 }

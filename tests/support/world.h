@@ -30,6 +30,7 @@ struct world {
     struct err spec_problem;
     bool has_data;    /* what looking at the data ConfigMap finds */
     bool lacks_claim; /* what looking at the claims finds */
+    int64_t ordered;  /* the last checkpoint that was ordered; 0: none */
     int n_events;     /* so far */
     char last_event[STATUS_REASON_BYTES];
 };

@@ -60,6 +60,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [skyjobs/status]
   verbs: [get, patch]
 - apiGroups: [skyjob.dev]
+  resources: [skyjobs] # once their time to live has passed
+  verbs: [delete]
+- apiGroups: [skyjob.dev]
   resources: [skyjobs/finalizers] # to own pods that block the deletion of their SkyJob
   verbs: [update]
 - apiGroups: [""]

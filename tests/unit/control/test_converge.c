@@ -60,7 +60,8 @@ static bool is_kept(const struct observed *seen, const struct seen_pod *p)
     bool is_in_force = seen->has_revision && r->plan.revision >= newest_number(seen);
     int i = is_in_force ? revision_find(r, p->slot) : -1;
 
-    if (p->role != POD_WORKER)
+    if (p->role != POD_WORKER ||
+        (status_is(&seen->status, CONDITION_SUSPENDED) && seen->spec && seen->spec->suspends))
         return false;
     if (p->incarnation >= newest_number(seen) && is_in_force && i < 0)
         return false; /* for a worker that leaves, or did not leave after all */
@@ -110,8 +111,9 @@ static void check_order(const struct world *w, uint64_t seed)
         if ((a->kind == ACTION_CREATE_WORKER_POD || a->kind == ACTION_CREATE_PROBE_POD ||
              a->kind == ACTION_CREATE_SUBSTITUTE || a->kind == ACTION_CREATE_MODEL_POD ||
              a->kind == ACTION_CREATE_REVISION) &&
-            (seen->is_deleting || status_is_final(&seen->status)))
-            fail_msg("seed %llu: something is made for a job that is over",
+            (seen->is_deleting || status_is_final(&seen->status) ||
+             status_is(&d->status, CONDITION_SUSPENDED)))
+            fail_msg("seed %llu: something is made for a job that is over, or suspended",
                      (unsigned long long)seed);
         for (int k = 0; k < seen->n_pods && a->kind == ACTION_DELETE_POD; k++) {
             const struct seen_pod *p = &seen->pods[k];
@@ -307,6 +309,9 @@ static void random_node(const struct world *w, const struct spec *spec, struct n
 #define SAMPLE     "\"data\":{\"source\":{\"sample\":\"MNLI\"}}"
 #define CONFIG_MAP "\"data\":{\"source\":{\"configMap\":{\"name\": \"nli\"}}}"
 
+#define SHARED    ",\"checkpoint\":{\"store\":{\"persistentVolumeClaim\":{\"claimName\": \"a\"}}}"
+#define SUSPENDED ",\"suspend\":true"
+
 static struct world *random_world(uint64_t seed)
 {
     static const char *const specs[] = {
@@ -318,6 +323,8 @@ static struct world *random_world(uint64_t seed)
         TINY SAMPLE ",\"placement\":{\"probePolicy\":\"Never\"}}",
         FROM SAMPLE "}",
         FROM CONFIG_MAP "}",
+        TINY SAMPLE SUSPENDED "}",
+        TINY SAMPLE SHARED SUSPENDED "}",
     };
     struct spec spec;
     struct world *w;
@@ -483,6 +490,8 @@ static void live_training(struct world *w)
                                            .eta_seconds = -1};
     w->seen.has_leader = true;
     w->seen.leader.step++;
+    if (w->ordered > 0 && one_in(3))
+        w->seen.leader.ordered = (struct progress_ordered){w->ordered, one_in(3) ? 0 : 7};
     for (int s = 0; s < r->plan.n_workers; s++) {
         struct report *report = &w->reports[world_pod(w, s)->slot];
 
@@ -542,22 +551,42 @@ static void check_names(const struct world *w, uint64_t seed)
                 fail_msg("seed %llu: two pods %s", (unsigned long long)seed, w->seen.pods[i].name);
 }
 
-#define LASTING ",\"failurePolicy\":{\"maxRestarts\":1000}}"
+#define LASTING SHARED ",\"failurePolicy\":{\"maxRestarts\":1000}"
+
+/* Now and then its user suspends the job, and resumes it later. */
+static void live_user(struct world *w, bool has_sizes, int *n_pauses)
+{
+    static const char *const specs[2][2] = {
+        {FROM CONFIG_MAP LASTING "}", FROM CONFIG_MAP LASTING SUSPENDED "}"},
+        {TINY CONFIG_MAP LASTING "}", TINY CONFIG_MAP LASTING SUSPENDED "}"}};
+    bool suspends = w->spec.suspends;
+
+    if (!one_in(20) || (!suspends && *n_pauses == 0))
+        return;
+    *n_pauses -= !suspends;
+    w->seen.generation++;
+    world_set_spec(w, specs[has_sizes][!suspends]);
+}
 
 /* A life in which the operator dies in the middle of every third round. */
 static void decide_brings_every_life_to_its_end(void **state)
 {
+    int n_suspended = 0;
+
     (void)state;
     for (uint64_t seed = 1; seed <= LIVES; seed++) {
+        bool was_suspended = false;
         bool has_sizes;
         struct world *w;
         int n_troubles;
+        int n_pauses;
         int tick = 0;
 
         seed_now = seed * UINT64_C(0x2545f4914f6cdd1d);
         has_sizes = one_in(2);
-        w = world_new(has_sizes ? TINY CONFIG_MAP LASTING : FROM CONFIG_MAP LASTING);
+        w = world_new(has_sizes ? TINY CONFIG_MAP LASTING "}" : FROM CONFIG_MAP LASTING "}");
         n_troubles = (int)random_below(5);
+        n_pauses = (int)random_below(3);
         w->has_data = one_in(2);
         if (!has_sizes && one_in(4))
             add_fake(w);
@@ -567,13 +596,16 @@ static void decide_brings_every_life_to_its_end(void **state)
             w->seen.now_ms += TICK_MS;
             w->has_data = w->has_data || one_in(20);
             live(w, &n_troubles);
+            live_user(w, has_sizes, &n_pauses);
             for (int round = 0; round < 3; round++) {
                 world_decide(w);
                 check_order(w, seed);
                 world_apply(w, one_in(3) ? (int)random_below(4) : DECIDE_ACTIONS_MAX);
                 check_names(w, seed);
             }
+            was_suspended = was_suspended || status_is(&w->seen.status, CONDITION_SUSPENDED);
         }
+        n_suspended += was_suspended;
         if (!status_is(&w->seen.status, CONDITION_COMPLETE))
             fail_msg("seed %llu: not complete after %d ticks: %s", (unsigned long long)seed, tick,
                      w->seen.status.message);
@@ -582,6 +614,7 @@ static void decide_brings_every_life_to_its_end(void **state)
                      w->seen.revision.plan.spec.model.hidden);
         world_free(w);
     }
+    assert_true(n_suspended > LIVES / 10);
 }
 
 int main(void)

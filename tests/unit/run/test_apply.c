@@ -185,6 +185,19 @@ static void apply_deletes_what_is_left_of_a_job_that_is_gone_at_once(void **stat
     assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK); /* each once */
 }
 
+/* That one, and not another one of its name. */
+static void apply_deletes_a_job_by_its_uid(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(MODEL, {.expect = "DELETE /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli ",
+                  .body = "{}"});
+    assert_int_equal(take(ACTION_DELETE_JOB, &err), ERR_OK);
+    assert_int_equal(loopback_unused(server), 0);
+    assert_non_null(strstr(loopback_request(server, 0), "\"uid\":\"u1\""));
+}
+
 #define MAPS   "POST /api/v1/namespaces/team/configmaps"
 #define STATUS "PATCH /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli/status"
 #define SAMPLE "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}"
@@ -417,6 +430,7 @@ int main(void)
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
         TEST(apply_deletes_what_is_left_of_a_job_that_is_gone_at_once),
+        TEST(apply_deletes_a_job_by_its_uid),
         TEST(apply_goes_on_without_a_network_policy_and_says_so_once),
         SECRET_TEST(secret_gives_its_job_the_key),
         SECRET_TEST(secret_of_another_job_of_the_name_is_not_taken),

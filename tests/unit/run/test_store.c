@@ -146,6 +146,54 @@ static void store_keeps_no_documents_of_a_job_that_is_over(void **state)
     assert_int_equal(seen->status.revision, 2);
 }
 
+static void store_knows_when_a_job_that_is_over_expires(void **state)
+{
+    static const char job[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\"},\"spec\":{"
+        "\"data\":{},"
+        "\"ttlSecondsAfterFinished\":%s},\"status\":{\"completionTime\":\"2026-11-21T08:00:00Z\","
+        "\"conditions\":[{\"type\":\"%s\",\"status\":\"True\"}]}}";
+    static const struct {
+        const char *ttl, *condition;
+        int64_t after_ms; /* its end; -1: never */
+    } cases[] = {{"10", "Complete", 10000},
+                 {"0", "Failed", 0},
+                 {"null", "Complete", -1},
+                 {"10", "Running", -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+
+        (void)snprintf(text, sizeof text, job, cases[i].ttl, cases[i].condition);
+        change(STORE_JOBS, KUBE_ADDED, text);
+        observe();
+        assert_true(seen->expires_ms ==
+                    (cases[i].after_ms < 0 ? 0 : INT64_C(1795248000000) + cases[i].after_ms));
+    }
+}
+
+static void store_knows_a_job_of_another_controller(void **state)
+{
+    static const char job[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\"},"
+        "\"spec\":{\"data\":{},\"managedBy\":\"%s\"}}";
+    char text[1024];
+
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    observe();
+    assert_false(seen->is_foreign);
+    (void)snprintf(text, sizeof text, job, "skyjob.dev/operator");
+    change(STORE_JOBS, KUBE_MODIFIED, text);
+    observe();
+    assert_false(seen->is_foreign);
+    (void)snprintf(text, sizeof text, job, "example.com/queue");
+    change(STORE_JOBS, KUBE_MODIFIED, text);
+    observe();
+    assert_true(seen->is_foreign);
+}
+
 /* Watches report while a decision is being applied. */
 static void store_keeps_an_observed_spec_until_the_next_observation(void **state)
 {
@@ -829,6 +877,8 @@ int main(void)
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
         TEST(store_remembers_a_revision_that_was_deleted_while_it_is_needed),
         TEST(store_forgets_a_revision_that_was_deleted_once_there_is_a_newer_one),
+        TEST(store_knows_when_a_job_that_is_over_expires),
+        TEST(store_knows_a_job_of_another_controller),
         TEST(store_keeps_the_text_of_a_revision),
         TEST(store_shows_a_report_for_as_long_as_the_observation),
         TEST(store_does_not_read_a_revision_under_a_wrong_label),
