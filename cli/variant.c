@@ -79,10 +79,11 @@ void variant_sync(const struct spec *spec, const struct json *spec_json, struct 
     const struct {
         const char *key;
         bool has_effect;
-    } own[] = {{"switchAfterSteps", false}, {"switchAfterPercent", is_switch},
-               {"switchTo", is_switch},     {"maxStaleness", is_free},
-               {"localSteps", is_local},    {"outerRate", is_local},
-               {"outerMomentum", is_local}, {"stragglers", sync.percent > 0}};
+    } own[] = {{"switchAfterSteps", false},     {"switchAfterPercent", is_switch},
+               {"switchTo", is_switch},         {"maxStaleness", is_free},
+               {"localSteps", is_local},        {"outerRate", is_local},
+               {"outerMomentum", is_local},     {"gradientPercent", !is_local || sync.percent > 0},
+               {"stragglers", sync.percent > 0}};
 
     jsonw_open_object(w, "sync");
     jsonw_string(w, "protocol",

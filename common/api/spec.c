@@ -127,6 +127,8 @@ const struct field spec_fields[] = {
     {"sync.localSteps", FIELD_INT, AT(sync.local_steps), .min = 1, .max = 100000},
     {"sync.outerRate", FIELD_DECIMAL, AT(sync.outer_rate), .max = 10},
     {"sync.outerMomentum", FIELD_DECIMAL, AT(sync.outer_momentum), .max = 0.99},
+    {"sync.gradientPercent", FIELD_INT, AT(sync.gradient_percent), .min = 1,
+     .max = SPEC_GRADIENT_PERCENT_MAX},
     {"sync.stragglers", FIELD_ENUM, AT(sync.stragglers), .fallback = "Wait",
      .words = spec_stragglers_names},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
@@ -509,7 +511,8 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
                  {"sync.maxStaleness", "ASP", is_free},
                  {"sync.localSteps", "Local", is_local},
                  {"sync.outerRate", "Local", is_local},
-                 {"sync.outerMomentum", "Local", is_local}};
+                 {"sync.outerMomentum", "Local", is_local},
+                 {"sync.gradientPercent", "BSP or ASP", s->sync.protocol != SPEC_PROTOCOL_LOCAL}};
     int n_given =
         is_given(spec, "sync.switchAfterSteps") + is_given(spec, "sync.switchAfterPercent");
 
@@ -528,6 +531,10 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
         return err_set(err, ERR_INVALID,
                        "spec.sync.protocol: %s needs spec.replicas of 2 or more, or Auto",
                        spec_protocol_names[s->sync.protocol]);
+    if (s->sync.gradient_percent > 0 && s->replicas == 1)
+        return err_set(err, ERR_INVALID,
+                       "spec.sync.gradientPercent: needs spec.replicas of 2 or more, or Auto: "
+                       "only replicas exchange gradients");
     if (s->sync.stragglers == SPEC_STRAGGLERS_WAIT)
         return ERR_OK;
     if (s->replicas == 1)

@@ -109,7 +109,8 @@ enum spec_stragglers {
     SPEC_STRAGGLERS_ELASTIC, /* the others compute most or all of its share */
 };
 extern const char *const spec_stragglers_names[];
-#define SPEC_AUTO_PERCENT 25
+#define SPEC_AUTO_PERCENT         25
+#define SPEC_GRADIENT_PERCENT_MAX 50 /* above, their places take most of what is saved */
 enum spec_later {
     SPEC_LATER_ASP,
     SPEC_LATER_LOCAL,
@@ -222,6 +223,8 @@ struct spec {
         int local_steps;           /* of Local: from one meeting of the replicas to the next */
         double outer_rate;         /* what weights then move by of their mean difference ... */
         double outer_momentum;     /* ... and the Nesterov momentum of that */
+        int gradient_percent;      /* of a gradient's entries, the largest, that travel between
+                                    * replicas (train/topk.h); 0: not given, all do */
         enum spec_stragglers stragglers;
         enum spec_protocol chosen; /* of Auto, by the planner, which the plan tells: what follows
                                     * BSP, or BSP */

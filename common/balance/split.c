@@ -229,7 +229,12 @@ double split_slowest_least_ms(const struct split_problem *p, int n)
 /* What gradients take, for each byte of the same weights. */
 static double gradients_part(const struct split_problem *p)
 {
-    return p->request->job.spec->wire == SPEC_WIRE_BF16 ? 0.5 : 1;
+    const struct spec *spec = p->request->job.spec;
+    double bytes = spec->wire == SPEC_WIRE_BF16 ? COST_FLOAT_BYTES / 2 : COST_FLOAT_BYTES;
+
+    if (spec->sync.gradient_percent > 0) /* with a byte for the place of each */
+        return spec->sync.gradient_percent / 100.0 * (bytes + 1) / COST_FLOAT_BYTES;
+    return bytes / COST_FLOAT_BYTES;
 }
 
 double split_exchange_least_ms(const struct split_problem *p, int n)

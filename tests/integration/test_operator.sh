@@ -71,6 +71,9 @@ bad_specs() {
         refused spec.sync.stragglers "{$d, sync: {stragglers: Greedy}}" &&
         refused spec.sync.stragglers "{$d, replicas: 2, sync: {protocol: Local, stragglers: Elastic}}" &&
         refused spec.sync.maxStaleness "{$d, replicas: 2, sync: {protocol: Local, maxStaleness: 9}}" &&
+        refused spec.sync.gradientPercent "{$d, replicas: 2, sync: {protocol: Local, gradientPercent: 9}}" &&
+        refused spec.sync.gradientPercent "{$d, sync: {gradientPercent: 9}}" &&
+        refused spec.sync.gradientPercent "{$d, replicas: 2, sync: {gradientPercent: 51}}" &&
         refused spec.sync.switchTo "{$d, replicas: 2, sync: {protocol: Local, switchTo: ASP}}" &&
         refused spec.sync.outerMomentum "{$d, replicas: 2, sync: {protocol: Local, outerMomentum: \"1\"}}" &&
         refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&

@@ -231,6 +231,7 @@ replicas_free() {
 local='switchTo: Local, localSteps: 20'
 check 'two replicas switch from BSP to ASP, and the job ends with all of its steps' replicas_free free 'switchTo: ASP'
 check 'two replicas switch from BSP to Local, and the job ends with all of its steps' replicas_free local "$local"
+check 'two replicas that send a fiftieth of their gradients end with all steps as well' replicas_free sparse 'gradientPercent: 2'
 free_killed() { # free_killed NAME SYNC
     free "$1" "$2" 1 || { cat "$work/$1.log"; return 1; }
     cat "$work/$1.log"

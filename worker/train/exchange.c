@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "train/topk.h"
 #include "wire/bf16.h"
 
 #define WAIT_MS 100 /* of one call; repeated until the exchange is stopped */
@@ -45,6 +46,7 @@ struct exchange exchange_beside(const struct exchange *x, const atomic_bool *sto
     return (struct exchange){.link = x->link,
                              .edges = x->edges,
                              .is_bf16 = x->is_bf16,
+                             .gradient_percent = x->gradient_percent,
                              .stops = stops,
                              .other = x->other};
 }
@@ -117,29 +119,52 @@ static int index_of(const struct exchange *x, int edge)
     return edge < N_EDGE_ROLES ? x->edges.index[edge] : edge - N_EDGE_ROLES;
 }
 
-enum err_code exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
-                            size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
+/* With the key's fields, which are not set yet. */
+static enum err_code send_message(struct exchange *x, struct exchange_key key,
+                                  struct link_message msg, struct err *err)
 {
-    struct link_message msg = {.type = key.kind,
-                               .flags = key.flags,
-                               .step = (uint64_t)key.step,
-                               .microbatch = (uint32_t)key.microbatch,
-                               .meta = meta,
-                               .meta_bytes = (uint32_t)meta_bytes,
-                               .tensor = tensor,
-                               .tensor_bytes = floats * sizeof *tensor};
     enum err_code rc;
 
-    if (is_packed(x, key.kind)) {
-        bf16_pack(x->packed, tensor, floats);
-        msg.tensor = x->packed;
-        msg.tensor_bytes = floats * sizeof *x->packed;
-    }
+    msg.type = key.kind;
+    msg.flags = key.flags;
+    msg.step = (uint64_t)key.step;
+    msg.microbatch = (uint32_t)key.microbatch;
     do {
         beat(x);
         rc = link_send(x->link, index_of(x, key.edge), &msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT && !is_stopped(x));
     return note_loss(x, rc, err);
+}
+
+enum err_code exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
+                            size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
+{
+    struct link_message msg = {.meta = meta,
+                               .meta_bytes = (uint32_t)meta_bytes,
+                               .tensor = tensor,
+                               .tensor_bytes = floats * sizeof *tensor};
+
+    if (is_packed(x, key.kind)) {
+        bf16_pack(x->packed, tensor, floats);
+        msg.tensor = x->packed;
+        msg.tensor_bytes = floats * sizeof(uint16_t);
+    }
+    return send_message(x, key, msg, err);
+}
+
+static struct topk topk_of(const struct exchange *x)
+{
+    return (struct topk){.percent = x->gradient_percent, .is_bf16 = x->is_bf16};
+}
+
+enum err_code exchange_send_largest(struct exchange *x, struct exchange_key key, float *grads,
+                                    float *unsent, size_t n, struct err *err)
+{
+    const struct topk topk = topk_of(x);
+    size_t bytes = topk_take(&topk, grads, unsent, n, x->packed);
+
+    return send_message(x, key, (struct link_message){.tensor = x->packed, .tensor_bytes = bytes},
+                        err);
 }
 
 enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct link_message *out,
@@ -239,8 +264,14 @@ enum err_code exchange_view(const struct exchange *x, const struct link_message 
                             float *area, const float **out, struct err *err)
 {
     bool unpacks = is_packed(x, msg->type);
-    size_t bytes = floats * (unpacks ? sizeof *x->packed : sizeof **out);
+    size_t bytes = floats * (unpacks ? sizeof(uint16_t) : sizeof **out);
 
+    if (msg->type == MESSAGE_GRADS && x->gradient_percent > 0) {
+        const struct topk topk = topk_of(x);
+
+        *out = area;
+        return topk_read(&topk, msg->tensor, msg->tensor_bytes, area, floats, err);
+    }
     if (msg->tensor_bytes != bytes)
         return err_set(err, ERR_PROTOCOL, "%s: a tensor of %llu bytes, not %zu",
                        message_kind_name(msg->type), (unsigned long long)msg->tensor_bytes, bytes);

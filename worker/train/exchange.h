@@ -25,10 +25,11 @@ struct exchange_failure {
 };
 
 struct exchange {
-    struct link *link;  /* NULL for a job of one stage: then nothing here is called */
-    struct edges edges; /* of this stage */
-    bool is_bf16;       /* activations and gradients travel as bfloat16, else as floats; then: */
-    uint16_t *packed;   /* room for the largest that this thread sends; NULL: it sends none */
+    struct link *link;    /* NULL for a job of one stage: then nothing here is called */
+    struct edges edges;   /* of this stage */
+    bool is_bf16;         /* activations and gradients travel as bfloat16, else as floats; then: */
+    void *packed;         /* room for the largest that this thread sends; NULL: it sends none */
+    int gradient_percent; /* of gradients to homes, how many travel (train/topk.h); 0: all */
     const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
     struct exchange_failure *other; /* once it is set, every wait ends with it; NULL: none */
     struct pulse *pulse;            /* beats with every call, and while one waits; NULL: none */
@@ -68,6 +69,12 @@ void exchange_fail(struct exchange *x, const struct err *why);
 MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key key,
                                        const void *meta, size_t meta_bytes, const float *tensor,
                                        size_t floats, struct err *err);
+
+/* Send the largest of `n` gradients and of what is `unsent` of earlier ones, as topk_take() does.
+ * exchange_view() gives the receiver as many, most of them zero. */
+MUST_CHECK enum err_code exchange_send_largest(struct exchange *x, struct exchange_key key,
+                                               float *grads, float *unsent, size_t n,
+                                               struct err *err);
 
 /* ERR_GONE once the owner has stopped it, or the failure of the other thread. For long work between
  * two calls. */

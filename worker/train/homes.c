@@ -132,6 +132,7 @@ static enum err_code send_piece(struct homes_thread *t, const struct homes_order
                                 const struct piece *p, struct err *err)
 {
     const struct homes *h = t->homes;
+    const struct weights_unit *u = &h->weights->units[p->i];
     const float *leaving = p->floats;
     const struct home_edges *home = &t->exchange.edges.homes[h->home_edges[p->i]];
     struct exchange_key key = exchange_key(exchange_edge(home->grads_out), order->message,
@@ -139,6 +140,8 @@ static enum err_code send_piece(struct homes_thread *t, const struct homes_order
 
     if (order->kind == HOMES_COLLECT && !computes(order, h->replica))
         return ERR_OK;
+    if (order->message == MESSAGE_GRADS && u->unsent)
+        return exchange_send_largest(&t->exchange, key, p->floats, u->unsent + p->at, p->n, err);
     if (order->kind != HOMES_MEET) {
         leaving = memcpy(h->leaving, p->floats, p->n * sizeof *h->leaving);
         memset(p->floats, 0, p->n * sizeof *p->floats);
@@ -428,10 +431,10 @@ static void give_room_back(struct homes *h)
 
 static enum err_code take_room(struct homes *h, struct err *err)
 {
-    uint16_t **packed = &h->sides[HOMES_OUT].exchange.packed;
+    void **packed = &h->sides[HOMES_OUT].exchange.packed;
 
     h->sum = malloc(4 * EDGES_PIECE_FLOATS * sizeof *h->sum);
-    *packed = malloc(EDGES_PIECE_FLOATS * sizeof **packed);
+    *packed = malloc(EDGES_PIECE_FLOATS * sizeof(float)); /* bfloat16, or the largest floats */
     if (!h->sum || !*packed) {
         give_room_back(h);
         return err_set(err, ERR_NO_MEMORY, "no memory to add gradients");

@@ -26,7 +26,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     11 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     12 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4  /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256

@@ -529,6 +529,7 @@ static enum err_code open_link(struct session *s, struct link_params *link, stru
         edges_add_copies(&x->edges, plan, s->number);
     link->edges = x->edges.list;
     link->n_edges = x->edges.n;
+    x->gradient_percent = plan->spec.sync.gradient_percent;
     rc = link_open(link, &x->link, err);
     if (rc != ERR_OK || plan->spec.wire != SPEC_WIRE_BF16)
         return rc;

@@ -122,6 +122,8 @@ static void layout_guests(struct stage *s, struct arena *arena)
         } else {
             own.params = arena_floats(arena, own.count);
             own.grads = arena_floats(arena, own.count);
+            if (s->plan->spec.sync.gradient_percent > 0)
+                own.unsent = arena_floats(arena, own.count);
             if (is_local(s))
                 own.moment = arena_floats(arena, own.count);
             if (is_local(s) && s->plan->spec.training.optimizer == SPEC_OPTIMIZER_ADAMW)

@@ -23,6 +23,7 @@ struct weights_unit {
     float *grads;        /* zero between steps */
     float *moment;       /* AdamW's first, or SGD's momentum */
     float *variance;     /* AdamW's second; NULL for SGD */
+    float *unsent;       /* of guests, what of their gradients waits (train/topk.h), or NULL */
     struct arena memory; /* of all of these */
 };
 

@@ -527,6 +527,16 @@ static struct refused refused[] = {
     {"spec_staleness_needs_asp", WITH("\"replicas\": 2, \"sync\": {\"maxStaleness\": 3}"),
      "spec.sync.maxStaleness: belongs to spec.sync.protocol ASP and has no effect with BSP; leave "
      "it out"},
+    {"spec_local_exchanges_no_gradients",
+     WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Local\", \"gradientPercent\": 1}"),
+     "spec.sync.gradientPercent: belongs to spec.sync.protocol BSP or ASP and has no effect with "
+     "Local; leave it out"},
+    {"spec_one_replica_exchanges_no_gradients", WITH("\"sync\": {\"gradientPercent\": 1}"),
+     "spec.sync.gradientPercent: needs spec.replicas of 2 or more, or Auto: only replicas exchange "
+     "gradients"},
+    {"spec_most_gradients_travel_as_all",
+     WITH("\"replicas\": 2, \"sync\": {\"gradientPercent\": 51}"),
+     "spec.sync.gradientPercent: 51 is not in 1..50"},
     {"spec_asp_needs_replicas", WITH("\"sync\": {\"protocol\": \"ASP\"}"),
      "spec.sync.protocol: ASP needs spec.replicas of 2 or more"},
     {"spec_switch_needs_a_step", WITH("\"replicas\": 2, \"sync\": {\"protocol\": \"Switch\"}"),

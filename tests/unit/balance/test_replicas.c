@@ -591,6 +591,36 @@ static void replicas_out_of_step_are_as_fast_as_all_speeds_together(void **state
     assert_true(fabs(rare.step.local_ms / all - 1) < 1e-6);
 }
 
+/* All weights travel, and a byte more for each gradient that does. */
+static void replicas_exchange_less_when_few_gradients_travel(void **state)
+{
+    static const struct {
+        enum spec_wire wire;
+        int percent;
+        double part; /* of the bytes of the weights */
+    } table[] = {{SPEC_WIRE_FP32, 40, 0.5},
+                 {SPEC_WIRE_FP32, 1, 0.0125},
+                 {SPEC_WIRE_BF16, 0, 0.5},
+                 {SPEC_WIRE_BF16, 40, 0.3}};
+    static struct instance in;
+    static struct replicas whole, r;
+
+    (void)state;
+    make_buildings(&in, 2, 1e6);
+    in.request.links = NULL;
+    in.request.link = (struct cost_link){.bytes_per_s = 1e6};
+    in.request.min_stages = in.request.max_stages = 1;
+    assert_int_equal(replicas_choose(&in.request, 2, &whole, NULL), ERR_OK);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        in.spec.wire = table[i].wire;
+        in.spec.sync.gradient_percent = table[i].percent;
+        assert_int_equal(replicas_choose(&in.request, 2, &r, NULL), ERR_OK);
+        assert_true(fabs(r.step.exchange_ms / whole.step.exchange_ms - (1 + table[i].part) / 2) <
+                    1e-9);
+        assert_true(r.step.step_ms < whole.step.step_ms && r.step.asp_ms < whole.step.asp_ms);
+    }
+}
+
 /* As long as steps of BSP are not half as long again as others. */
 static void replicas_stay_in_step_unless_the_exchange_is_too_slow(void **state)
 {
@@ -939,6 +969,7 @@ int main(void)
         cmocka_unit_test(replicas_lose_little_to_cuts_that_heed_the_exchange),
         cmocka_unit_test(replicas_lose_nothing_to_any_cut_without_an_exchange),
         cmocka_unit_test(replicas_out_of_step_are_as_fast_as_all_speeds_together),
+        cmocka_unit_test(replicas_exchange_less_when_few_gradients_travel),
         cmocka_unit_test(replicas_stay_in_step_unless_the_exchange_is_too_slow),
         cmocka_unit_test(replicas_are_as_many_as_pay_with_the_protocol_of_the_job),
         cmocka_unit_test(replicas_of_many_nodes_are_sound_and_quickly_near_the_bound),

@@ -87,16 +87,18 @@ static struct patched {
      "{protocol: Switch, switchAfterPercent: 6, switchTo: ASP}"},
     {"variant_sync_to_plain_local_keeps_its_fields_and_drops_those_of_switch",
      JOB(", \"sync\": {\"protocol\": \"Switch\", \"switchAfterSteps\": 9, \"switchTo\": \"Local\", "
-         "\"localSteps\": 8, \"outerRate\": \"0.7\", \"stragglers\": \"Elastic\"}"),
+         "\"localSteps\": 8, \"outerRate\": \"0.7\", \"stragglers\": \"Elastic\", "
+         "\"gradientPercent\": 10}"),
      {0, SPEC_PROTOCOL_LOCAL},
-     "{\"protocol\":\"Local\",\"switchAfterSteps\":null,\"switchTo\":null,\"stragglers\":null}",
+     "{\"protocol\":\"Local\",\"switchAfterSteps\":null,\"switchTo\":null,"
+     "\"gradientPercent\":null,\"stragglers\":null}",
      "{protocol: Local, localSteps: 8, outerRate: \"0.7\"}"},
-    {"variant_sync_to_bsp_keeps_the_answer_to_stragglers_only",
+    {"variant_sync_to_bsp_keeps_what_steps_in_step_have",
      JOB(", \"sync\": {\"protocol\": \"Switch\", \"switchAfterPercent\": 9, \"switchTo\": "
-         "\"Local\", \"localSteps\": 8, \"stragglers\": \"Elastic\"}"),
+         "\"Local\", \"localSteps\": 8, \"gradientPercent\": 10, \"stragglers\": \"Elastic\"}"),
      {100, SPEC_PROTOCOL_LOCAL},
      "{\"protocol\":\"BSP\",\"switchAfterPercent\":null,\"switchTo\":null,\"localSteps\":null}",
-     "{protocol: BSP, stragglers: Elastic}"},
+     "{protocol: BSP, gradientPercent: 10, stragglers: Elastic}"},
     {"variant_sync_to_bsp_keeps_the_bound_that_greedy_needs",
      JOB(", \"sync\": {\"protocol\": \"Switch\", \"switchAfterPercent\": 9, \"maxStaleness\": 3, "
          "\"stragglers\": \"Greedy\"}"),

@@ -293,6 +293,7 @@ static void members_begin(struct member *members, struct plan *plan)
             m->train.loader = &m->loader;
         }
         exchanges[i] = &m->train.exchange;
+        m->train.exchange.gradient_percent = plan->spec.sync.gradient_percent;
         if (plan->spec.wire == SPEC_WIRE_BF16) {
             m->train.exchange.is_bf16 = true;
             m->train.exchange.packed = calloc(stage_edge_floats(plan), sizeof(uint16_t));
@@ -635,6 +636,7 @@ struct way {
     int local_steps;
     enum spec_stragglers stragglers;
     enum spec_wire wire;
+    int gradient_percent;
     double off; /* of what the steps move the weights by, at most */
 };
 
@@ -660,6 +662,7 @@ static void check_distance(struct way way)
     plan.spec.sync.outer_rate = 1;
     plan.spec.sync.stragglers = way.stragglers;
     plan.spec.wire = way.wire;
+    plan.spec.sync.gradient_percent = way.gradient_percent;
     members = train_members(&plan);
     moved = distance(&plan, members, none->stage.weights.units);
     off = distance(&plan, members, one->stage.weights.units);
@@ -725,6 +728,19 @@ static void gradients_of_replicas_may_travel_as_bfloat16(void **state)
         (struct way){.protocol = SPEC_PROTOCOL_ASP, .wire = SPEC_WIRE_BF16, .off = 0.02});
     check_distance((struct way){
         .protocol = SPEC_PROTOCOL_LOCAL, .local_steps = 2, .wire = SPEC_WIRE_BF16, .off = 0.02});
+}
+
+/* What has not travelled by the last step is missing. */
+static void the_largest_gradients_alone_move_the_weights_most_of_the_way(void **state)
+{
+    (void)state;
+    check_distance(
+        (struct way){.protocol = SPEC_PROTOCOL_BSP, .gradient_percent = 50, .off = 0.02});
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_BSP, .gradient_percent = 10, .off = 0.1});
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_BSP, .gradient_percent = 1, .off = 0.2});
+    check_distance((struct way){
+        .protocol = SPEC_PROTOCOL_BSP, .wire = SPEC_WIRE_BF16, .gradient_percent = 10, .off = 0.1});
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .gradient_percent = 10, .off = 0.2});
 }
 
 /* --- stragglers --- */
@@ -960,6 +976,7 @@ int main(void)
         cmocka_unit_test(replicas_that_train_alone_meet_unit_by_unit_on_the_way),
         cmocka_unit_test(steps_alone_move_the_weights_as_far_as_in_step),
         cmocka_unit_test(gradients_of_replicas_may_travel_as_bfloat16),
+        cmocka_unit_test(the_largest_gradients_alone_move_the_weights_most_of_the_way),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(tickets_lose_no_gradient_to_a_sender_that_is_held_up),
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
