@@ -36,7 +36,8 @@ int row_main(struct row *rows, size_t n_rows, const struct CMUnitTest *others, s
     for (size_t i = 0; i < n_rows; i++)
         tests[i] = (struct CMUnitTest){
             .name = rows[i].name, .test_func = check_row, .initial_state = &rows[i]};
-    memcpy(tests + n_rows, others, n_others * sizeof *tests);
+    for (size_t i = 0; i < n_others; i++)
+        tests[n_rows + i] = others[i];
     rc = _cmocka_run_group_tests("decide", tests, n_rows + n_others, NULL, NULL);
     free(tests);
     return rc;
