@@ -18,9 +18,10 @@
 #            stopped
 #   delay    the link between two replicas, which only delays, is longer for 6 of every 15 seconds, by 10 or 30 ms each way: 10 minutes
 #            delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32
-#   link     two replicas over a link of 10 Mbit/s and 20 ms each way: 5 minutes
-#            link-bsp link-asp link-local32 link-local128 free-bsp
-#            free-bsp: without the link, for as many steps as Local; its accuracy is what link-bsp would have after them
+#   link     two replicas over a link of 10 Mbit/s and 20 ms each way: 6 minutes
+#            link-bsp link-top10 link-top1 link-asp link-local32 link-local128 free-bsp free-top10 free-top1
+#            top10, top1: BSP in which the largest 10 or 1 percent of the gradients travel
+#            free-*: without the link, for as many steps as Local; their accuracy is what link-* would have after them
 #            delay and link need root: the loopback of a network namespace is made slow
 #
 # With BENCH_SMOKE some runs of a few steps, which need neither root nor PyTorch.
@@ -40,7 +41,7 @@ declare -A runs_of=(
     [lag]='calm wait elastic greedy'
     [stopped]='stopped'
     [delay]='delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32'
-    [link]='link-bsp link-asp link-local32 link-local128 free-bsp')
+    [link]='link-bsp link-top10 link-top1 link-asp link-local32 link-local128 free-bsp free-top10 free-top1')
 [ $# -gt 0 ] || set -- uneven lag delay stopped link
 names=()
 for name; do
@@ -71,14 +72,15 @@ set_up() {
         part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model="$model, layers: 12"
         [[ $1 != delay* ]] || part=delay ;;
     stopped) part=stopped n_steps=10000 every=$n_steps ;; # ended when it has been measured
-    link-bsp | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
-    link-* | free-bsp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 every=$n_steps ;;
+    link-bsp | link-top* | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
+    link-* | free-*) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 every=$n_steps ;;
     esac
     case $1 in
     bsp | calm | wait | link-bsp | free-bsp | delay*-bsp) ;;
     even | ddp) micro=$n ;;
-    pipeline) n_replicas=1 stages=$n batch=$((8 * n)) ;;
+    pipeline) n_replicas=1 stages=$((n < 7 ? n : 7)) batch=$((8 * n)) ;; # the model has seven units
     asp | link-asp | stopped | delay*-asp) sync='protocol: ASP' ;;
+    link-top* | free-top*) sync="protocol: BSP, gradientPercent: ${1##*top}" ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     link-local* | delay*-local*) sync="protocol: Local, localSteps: ${1##*local}" ;;
     switch*) sync="protocol: Switch, switchAfterPercent: ${1#switch}" ;;
