@@ -38,7 +38,8 @@ static enum err_code add_node(struct cluster *c, const struct json *node, enum e
         array_reserve(&c->nodes, sizeof *c->nodes, &c->nodes_max, c->n_nodes + 1, err);
 
     if (rc == ERR_OK)
-        node_object_read(node, unseen, &c->nodes[c->n_nodes++]);
+        rc = node_object_read(node, unseen, &c->nodes[c->n_nodes], err);
+    c->n_nodes += rc == ERR_OK;
     return rc;
 }
 
@@ -189,6 +190,7 @@ enum err_code cluster_survey(struct cluster *c, int64_t now_ms, struct err *err)
                                      .image = c->job->spec.worker.image,
                                      .created_ms = INT64_MAX,
                                      .now_ms = now_ms,
+                                     .worker = json_get(c->job->spec_json, "worker"),
                                      .nodes = c->nodes,
                                      .n_nodes = (int)c->n_nodes};
 
@@ -200,6 +202,8 @@ void cluster_deinit(struct cluster *c)
     survey_deinit(&c->survey);
     map_deinit(&c->jobs);
     map_deinit(&c->settled);
+    for (size_t i = 0; i < c->n_nodes; i++)
+        node_object_deinit(&c->nodes[i]);
     free(c->nodes);
     *c = (struct cluster){.job = c->job};
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/pods.h"
 #include "base/buf.h"
 #include "base/fields.h"
 
@@ -150,6 +151,12 @@ const struct field spec_fields[] = {
     {"worker.image", FIELD_TEXT, AT(worker.image), .min = 1, .max = 512},
     {"worker.imagePullPolicy", FIELD_WORD, AT(worker.pull_policy), .fallback = "IfNotPresent",
      .words = pull_words},
+    {"worker.priorityClassName", FIELD_TEXT, AT(worker.priority_class), .min = 1, .max = 253},
+    {"worker.labels", FIELD_HASH, AT(worker.labels)},
+    {"worker.annotations", FIELD_HASH, AT(worker.annotations)},
+    {"worker.nodeSelector", FIELD_HASH, AT(worker.node_selector)},
+    {"worker.tolerations", FIELD_HASH, AT(worker.tolerations)},
+    {"worker.imagePullSecrets", FIELD_HASH, AT(worker.pull_secrets)},
     {"checkpoint.store.persistentVolumeClaim.claimName", FIELD_TEXT, AT(checkpoint.volume.claim),
      .min = 1, .max = 253},
     {"checkpoint.store.persistentVolumeClaim.path", FIELD_TEXT, AT(checkpoint.volume.path),
@@ -640,6 +647,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
         rc = check_sync(json, &s, err);
+    if (rc == ERR_OK)
+        rc = pods_check(json_get(json, "worker"), err);
     if (rc == ERR_OK)
         rc = check_resume(json, &s, err);
     if (rc == ERR_OK)

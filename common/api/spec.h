@@ -243,6 +243,9 @@ struct spec {
     struct {
         char image[SPEC_IMAGE_BYTES]; /* "" : the operator's default */
         char pull_policy[SPEC_WORD_BYTES];
+        char priority_class[SPEC_NAME_BYTES]; /* "": the default of the cluster */
+        /* Hashes of what api/pods.h reads: */
+        uint64_t labels, annotations, node_selector, tolerations, pull_secrets;
     } worker;
     struct {
         enum spec_saving mode;

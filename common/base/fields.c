@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/hash.h"
 
 #define PATH_BYTES    200
 #define DECIMAL_BYTES 25
@@ -214,6 +215,18 @@ static enum err_code read_list(const struct field *f, const char *name, const st
     return ERR_OK;
 }
 
+static enum err_code read_hash(const char *name, const struct json *v, uint64_t *out,
+                               struct err *err)
+{
+    char *text = json_print(v);
+
+    if (!text)
+        return err_set(err, ERR_NO_MEMORY, "no memory to read %s", name);
+    *out = hash_text(text);
+    free(text);
+    return ERR_OK;
+}
+
 static enum err_code read_value(const struct field *f, const char *name, const struct json *v,
                                 enum fields_mode mode, char *out, struct err *err)
 {
@@ -243,6 +256,8 @@ static enum err_code read_value(const struct field *f, const char *name, const s
         if (rc != ERR_OK && mode == FIELDS_TOLERANT)
             memset(place, 0, f->bytes);
         return rc;
+    case FIELD_HASH:
+        return read_hash(name, v, place, err);
     default:
         return read_text(f, name, v, mode, place, err);
     }
@@ -383,6 +398,7 @@ static void write_value(const struct field *f, const char *key, const char *from
 
     switch (f->kind) {
     case FIELD_END:
+    case FIELD_HASH: /* what it was made of is not here */
         break;
     case FIELD_INT64: /* a double has only 53 bits */
         jsonw_int(w, key, *(const int64_t *)place);

@@ -27,6 +27,7 @@ enum field_kind {
     FIELD_TIME,         /* int64_t: wall clock in ms, written as RFC 3339; 0 is not set */
     FIELD_OBJECT,       /* struct with the table `fields` */
     FIELD_LIST,         /* array with the number of entries in an int: see FIELD_ITEMS */
+    FIELD_HASH,         /* uint64_t: of any value, which the caller reads; only for reading */
 };
 
 enum field_flag {

@@ -610,10 +610,12 @@ static char next(struct reader *r)
 
 static bool is_there(const struct jsont_value *v)
 {
+    if (v->kind == JSONT_JSON)
+        return json_kind_of(v->json) > JSON_NULL;
     return v->kind == JSONT_INT || v->text;
 }
 
-/* The value named after a `$`, `${` or `?`. */
+/* The value named after a `$`, `${`, `?` or `*`. */
 static struct jsont_value read_name(struct reader *r)
 {
     const char *start = r->at + 1 + (r->at[1] == '{');
@@ -683,6 +685,17 @@ static void write_pairs(struct jsonw *w, const char *key, const char *pairs)
     jsonw_close(w);
 }
 
+/* The members or entries of a value, in an object or array that is open. */
+static void splice(struct reader *r, bool is_object)
+{
+    struct jsont_value v = read_name(r);
+
+    if (is_there(&v) && json_kind_of(v.json) != (is_object ? JSON_OBJECT : JSON_ARRAY))
+        misread(r, "a value that cannot be put in");
+    for (const struct json *e = json_first(v.json); e; e = json_next(e))
+        jsonw_value(r->w, is_object ? json_key(e) : NULL, e);
+}
+
 static bool is_word(const char *at, size_t n, const char *word)
 {
     return n == strlen(word) && memcmp(at, word, n) == 0;
@@ -709,6 +722,8 @@ static void read_value(struct reader *r, const char *key)
         v = read_name(r);
         if (v.kind == JSONT_INT)
             jsonw_int(w, key, v.number);
+        else if (v.kind == JSONT_JSON && is_there(&v))
+            jsonw_value(w, key, v.json);
         else if (v.text && v.kind == JSONT_LIST)
             write_pairs(w, key, v.text);
         else if (v.text)
@@ -719,11 +734,15 @@ static void read_value(struct reader *r, const char *key)
         open_level(w, key, first, closer);
         r->at++;
         while (next(r) != closer && w->err.code == ERR_OK) {
-            if (first == '{' && (!read_string(r, text) || next(r) != ':'))
-                misread(r, "no key");
-            else if (first == '{')
-                r->at++;
-            read_value(r, first == '{' ? text : NULL);
+            if (*r->at == '*') {
+                splice(r, first == '{');
+            } else {
+                if (first == '{' && (!read_string(r, text) || next(r) != ':'))
+                    misread(r, "no key");
+                else if (first == '{')
+                    r->at++;
+                read_value(r, first == '{' ? text : NULL);
+            }
             if (next(r) == ',')
                 r->at++;
             else if (*r->at != closer)

@@ -131,6 +131,7 @@ MUST_CHECK enum err_code jsonw_finish(struct jsonw *w, struct err *err);
  *   $name         a value; an absent one is left out together with its key
  *   'a ${name}b'  its text inside a string of at most 511 bytes, which is left out likewise
  *   ?name value   `value` unless `name` is absent
+ *   *name         in an object or array: the members or entries of a value that is one
  *
  * Values are quoted as needed, so they may contain anything. A template that is broken or names a
  * value that is not given is ERR_INVALID in jsonw_finish(). */
@@ -140,18 +141,22 @@ struct jsont_value {
         JSONT_TEXT,
         JSONT_LIST, /* "key=value,key=value", as an object */
         JSONT_INT,
+        JSONT_JSON,
     } kind;
-    const char *text; /* borrowed; NULL: absent, unless it is a number */
+    const char *text; /* borrowed; NULL: absent, unless it is of another kind */
     int64_t number;
+    const struct json *json; /* borrowed; NULL or null: absent */
 };
 
-#define JSONT_S(name, text)     ((struct jsont_value){name, JSONT_TEXT, text, 0})
-#define JSONT_I(name, number)   ((struct jsont_value){name, JSONT_INT, NULL, number})
-#define JSONT_PAIRS(name, text) ((struct jsont_value){name, JSONT_LIST, text, 0})
+#define JSONT_S(name, text)     ((struct jsont_value){name, JSONT_TEXT, text, 0, NULL})
+#define JSONT_I(name, number)   ((struct jsont_value){name, JSONT_INT, NULL, number, NULL})
+#define JSONT_PAIRS(name, text) ((struct jsont_value){name, JSONT_LIST, text, 0, NULL})
+#define JSONT_V(name, value)    ((struct jsont_value){name, JSONT_JSON, NULL, 0, value})
 /* Present if `is_true`: a condition, and a number. */
-#define JSONT_IF(name, is_true) ((struct jsont_value){name, JSONT_TEXT, (is_true) ? "" : NULL, 0})
+#define JSONT_IF(name, is_true)                                                                    \
+    ((struct jsont_value){name, JSONT_TEXT, (is_true) ? "" : NULL, 0, NULL})
 #define JSONT_I_IF(name, is_true, number)                                                          \
-    ((struct jsont_value){name, (is_true) ? JSONT_INT : JSONT_TEXT, NULL, number})
+    ((struct jsont_value){name, (is_true) ? JSONT_INT : JSONT_TEXT, NULL, number, NULL})
 
 /* Write the document as the value of `key`, as the other functions do. */
 void jsont_write(struct jsonw *w, const char *key, const char *text,

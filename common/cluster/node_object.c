@@ -7,8 +7,12 @@
 #include <string.h>
 
 #include "api/names.h"
+#include "api/pods.h"
+#include "base/buf.h"
 
-#define DIGITS_MAX 30 /* of a quantity */
+#define DIGITS_MAX     30                /* of a quantity */
+#define TEXT_MAX_BYTES ((size_t)1 << 20) /* of labels: an API server takes no larger object */
+#define TAINT_BYTES    512               /* its key has at most 317, its value 63 */
 
 /* Far above any machine; sums of amounts below stay far from overflow. */
 #define CPU_MAX_MILLI    10000000
@@ -142,6 +146,7 @@ const char *exclusion_text(enum exclusion why)
         [EXCLUDED_CORDONED] = "cordoned",
         [EXCLUDED_PRESSURE] = "under memory, disk or PID pressure",
         [EXCLUDED_TAINTED] = "tainted",
+        [EXCLUDED_UNSELECTED] = "without the labels of spec.worker.nodeSelector",
         [EXCLUDED_UNREADABLE] = "without readable allocatable CPU and memory",
         [EXCLUDED_CPU] = "with less than 100m of CPU free",
         [EXCLUDED_MEMORY] = "with less than 160Mi of memory free",
@@ -154,18 +159,7 @@ const char *exclusion_text(enum exclusion why)
     return texts[why];
 }
 
-static bool keeps_workers_away(const struct json *taint)
-{
-    const char *key = text_of(taint, "key");
-    const char *effect = text_of(taint, "effect");
-
-    if (strcmp(effect, "NoSchedule") == 0)
-        return true;
-    return strcmp(effect, "NoExecute") == 0 && strcmp(key, TAINT_NOT_READY) != 0 &&
-           strcmp(key, TAINT_UNREACHABLE) != 0;
-}
-
-enum exclusion exclusion_read(const struct json *node, enum exclusion unseen)
+static enum exclusion exclusion_read(const struct json *node, enum exclusion unseen)
 {
     enum exclusion ready = unseen;
     bool has_pressure = false;
@@ -185,17 +179,49 @@ enum exclusion exclusion_read(const struct json *node, enum exclusion unseen)
         return EXCLUDED_DELETED;
     if (json_bool(json_path(node, "spec.unschedulable"), false))
         return EXCLUDED_CORDONED;
-    if (has_pressure)
-        return EXCLUDED_PRESSURE;
-    for (const struct json *t = json_first(json_path(node, "spec.taints")); t; t = json_next(t))
-        if (keeps_workers_away(t))
-            return EXCLUDED_TAINTED;
-    return EXCLUDED_NOT;
+    return has_pressure ? EXCLUDED_PRESSURE : EXCLUDED_NOT;
 }
 
-void node_object_read(const struct json *node, enum exclusion unseen, struct node_object *out)
+/* What all pods tolerate: they leave such a node by themselves. */
+static bool keeps_pods_away(const char *key, const char *effect)
+{
+    if (strcmp(effect, "NoSchedule") == 0)
+        return true;
+    return strcmp(effect, "NoExecute") == 0 && strcmp(key, TAINT_NOT_READY) != 0 &&
+           strcmp(key, TAINT_UNREACHABLE) != 0;
+}
+
+static enum err_code read_labels(const struct json *node, char **out, struct err *err)
+{
+    struct buf text = {.max = TEXT_MAX_BYTES};
+    enum err_code rc = ERR_OK;
+
+    for (const struct json *v = json_first(json_path(node, "metadata.labels")); v && rc == ERR_OK;
+         v = json_next(v))
+        rc = buf_addf(&text, err, "%s=%s\n", json_key(v), json_string(v, ""));
+    *out = buf_take(&text);
+    return rc;
+}
+
+static enum err_code read_taints(const struct json *node, char **out, struct err *err)
+{
+    struct buf text = {.max = TEXT_MAX_BYTES};
+    enum err_code rc = ERR_OK;
+
+    for (const struct json *v = json_first(json_path(node, "spec.taints")); v && rc == ERR_OK;
+         v = json_next(v))
+        if (keeps_pods_away(text_of(v, "key"), text_of(v, "effect")))
+            rc = buf_addf(&text, err, "%s=%s:%s\n", text_of(v, "key"), text_of(v, "value"),
+                          text_of(v, "effect"));
+    *out = buf_take(&text);
+    return rc;
+}
+
+enum err_code node_object_read(const struct json *node, enum exclusion unseen,
+                               struct node_object *out, struct err *err)
 {
     const struct json *allocatable = json_path(node, "status.allocatable");
+    enum err_code rc;
 
     memset(out, 0, sizeof *out);
     COPY(out->name, text_of(node, "metadata.name"));
@@ -207,6 +233,58 @@ void node_object_read(const struct json *node, enum exclusion unseen, struct nod
     if (out->memory_bytes > MEMORY_MAX_BYTES)
         out->memory_bytes = 0;
     annotations_read(node, &out->annotations);
+    rc = read_labels(node, &out->labels, err);
+    if (rc == ERR_OK)
+        rc = read_taints(node, &out->taints, err);
+    if (rc != ERR_OK)
+        node_object_deinit(out);
+    return rc;
+}
+
+void node_object_deinit(struct node_object *node)
+{
+    free(node->labels);
+    free(node->taints);
+    node->labels = node->taints = NULL;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+bool node_object_equal(const struct node_object *a, const struct node_object *b)
+{
+    return a->excluded == b->excluded && a->cpu_milli == b->cpu_milli &&
+           a->memory_bytes == b->memory_bytes && is_same_text(a->labels, b->labels) &&
+           is_same_text(a->taints, b->taints) &&
+           memcmp(&a->annotations, &b->annotations, sizeof a->annotations) == 0;
+}
+
+/* Does the job tolerate the taint "key=value:effect" of n bytes? */
+static bool is_tolerated(const struct json *worker, const char *taint, size_t n)
+{
+    char text[TAINT_BYTES];
+    char *value, *effect;
+
+    (void)snprintf(text, sizeof text, "%.*s", (int)n, taint);
+    value = strchr(text, '=');
+    effect = strrchr(text, ':');
+    if (n >= sizeof text || !value || !effect || effect < value)
+        return false;
+    *value++ = *effect++ = '\0';
+    return pods_tolerate(worker, text, value, effect);
+}
+
+enum exclusion node_object_exclusion(const struct node_object *node, const struct json *worker)
+{
+    if (node->excluded != EXCLUDED_NOT)
+        return node->excluded;
+    for (const char *at = node->taints; at && *at; at += strcspn(at, "\n") + 1)
+        if (!is_tolerated(worker, at, strcspn(at, "\n")))
+            return EXCLUDED_TAINTED;
+    return pods_select(worker, node->labels ? node->labels : "") ? EXCLUDED_NOT
+                                                                 : EXCLUDED_UNSELECTED;
 }
 
 static int compare_names(const void *a, const void *b)

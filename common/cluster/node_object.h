@@ -51,7 +51,9 @@ enum exclusion {
     EXCLUDED_DELETED,
     EXCLUDED_CORDONED,
     EXCLUDED_PRESSURE, /* of memory, disk or PIDs */
-    EXCLUDED_TAINTED,  /* other than by what workers tolerate: names.h */
+    /* ... and what the job says: */
+    EXCLUDED_TAINTED,    /* other than by what workers tolerate: names.h, spec.worker.tolerations */
+    EXCLUDED_UNSELECTED, /* by spec.worker.nodeSelector */
     /* From the survey: */
     EXCLUDED_UNREADABLE, /* no readable allocatable CPU or memory */
     EXCLUDED_CPU,
@@ -66,13 +68,11 @@ enum exclusion {
 /* To follow a node's name or a number of nodes: "not ready", "with less than 100m of CPU free". */
 const char *exclusion_text(enum exclusion why);
 
-/* Is the Node schedulable for workers? `unseen` counts for a Node without a condition "Ready":
- * EXCLUDED_NOT_READY in a cluster, EXCLUDED_NOT in a file, where it need not be written down. */
-enum exclusion exclusion_read(const struct json *node, enum exclusion unseen);
-
 struct node_object {
     char name[NODE_NAME_BYTES];
-    enum exclusion excluded; /* by the object itself: exclusion_read() */
+    enum exclusion excluded; /* by the object alone, whatever its taints */
+    char *labels;            /* "key=value\n" ...; NULL: none */
+    char *taints;            /* "key=value:effect\n" of those that keep pods away; NULL: none */
     int64_t cpu_milli;       /* allocatable; 0: missing or not readable */
     int64_t memory_bytes;
     int64_t cpu_used_milli; /* requested by other pods, or promised to other jobs by their plans */
@@ -80,8 +80,17 @@ struct node_object {
     struct annotations annotations;
 };
 
-/* `unseen` is that of exclusion_read(). */
-void node_object_read(const struct json *node, enum exclusion unseen, struct node_object *out);
+/* `unseen` counts for a Node without a condition "Ready": EXCLUDED_NOT_READY in a cluster,
+ * EXCLUDED_NOT in a file, where it need not be written down. On ERR_OK the caller owns its texts:
+ * node_object_deinit(). ERR_NO_MEMORY. */
+MUST_CHECK enum err_code node_object_read(const struct json *node, enum exclusion unseen,
+                                          struct node_object *out, struct err *err);
+void node_object_deinit(struct node_object *node);
+/* Is it the same for any job? What other pods use of it is not looked at. */
+bool node_object_equal(const struct node_object *a, const struct node_object *b);
+
+/* May pods of a job with this spec.worker (api/pods.h) run there, as far as the object says? */
+enum exclusion node_object_exclusion(const struct node_object *node, const struct json *worker);
 
 /* By name, as node_objects_use() needs them. */
 void node_objects_sort(struct node_object *nodes, size_t n);

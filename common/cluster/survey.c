@@ -17,8 +17,9 @@ static const struct node_object *rival_of(const struct survey_request *r,
         const struct node_object *other = &r->nodes[i];
 
         if (node->annotations.has_probe && other->annotations.has_probe &&
-            other->excluded == EXCLUDED_NOT && !other->annotations.probe.is_contradicted &&
-            annotation_contradict(&node->annotations.probe, &other->annotations.probe))
+            !other->annotations.probe.is_contradicted &&
+            annotation_contradict(&node->annotations.probe, &other->annotations.probe) &&
+            node_object_exclusion(other, r->worker) == EXCLUDED_NOT)
             return other;
     }
     return NULL;
@@ -74,9 +75,10 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
     enum spec_probe policy = r->spec->placement.probe;
     struct survey_own own = {.found = NULL};
     enum node_answer has_bf16 = annotations->has_bf16;
+    enum exclusion why = node_object_exclusion(node, r->worker);
 
-    if (node->excluded != EXCLUDED_NOT)
-        return node->excluded;
+    if (why != EXCLUDED_NOT)
+        return why;
     if (node->cpu_milli < 1 || node->memory_bytes < 1)
         return EXCLUDED_UNREADABLE;
     if (node->cpu_milli - node->cpu_used_milli < NODE_CPU_MIN_MILLI)

@@ -34,6 +34,7 @@ struct survey_request {
     const char *image;  /* that would measure; "": not known */
     int64_t created_ms; /* of the job, wall clock */
     int64_t now_ms;
+    const struct json *worker; /* spec.worker, for api/pods.h; NULL: none */
     const struct node_object *nodes;
     int n_nodes;
     /* Fills in *out, which is zeroed. NULL: nothing can be measured, and figures that do not hold

@@ -74,6 +74,10 @@ int context_n_stages(const struct context *c);
 /* Can all be halted, and lose seconds of training at most? Replicas out of step go back to the
  * newest checkpoint. */
 bool context_may_halt(const struct context *c);
+/* spec.worker as it is now, for api/pods.h; NULL: there is none. */
+const struct json *context_worker(const struct context *c);
+/* The nodes as they were seen, for a plan of this spec. */
+struct survey_request context_survey(const struct context *c, const struct spec *spec);
 /* Is there a worker of this job on the node? */
 bool context_has_worker(const struct context *c, const char *node);
 /* Have all workers accepted the revision in force? */

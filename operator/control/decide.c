@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "control/context.h"
+#include "control/manifest.h"
 
 #define MAY_LOSE_MS 15000 /* of training; progress is looked at every 10 s */
 
@@ -151,6 +152,25 @@ bool context_may_halt(const struct context *c)
         strcmp(leader->sync.protocol, spec_protocol_names[SPEC_PROTOCOL_BSP]) == 0)
         return true;
     return leader->saved.step > 0 && since_ms <= MAY_LOSE_MS;
+}
+
+const struct json *context_worker(const struct context *c)
+{
+    return json_get(c->seen->spec_json, "worker");
+}
+
+struct survey_request context_survey(const struct context *c, const struct spec *spec)
+{
+    const struct observed *seen = c->seen;
+
+    return (struct survey_request){.spec = spec,
+                                   .namespace = seen->namespace,
+                                   .image = manifest_image(seen, &c->spec),
+                                   .created_ms = seen->created_ms,
+                                   .now_ms = seen->now_ms,
+                                   .worker = context_worker(c),
+                                   .nodes = seen->nodes,
+                                   .n_nodes = seen->n_nodes};
 }
 
 bool context_has_worker(const struct context *c, const char *node)

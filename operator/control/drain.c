@@ -274,13 +274,7 @@ static bool waits_for_checkpoint(struct context *c)
 
 void drain_look(struct context *c)
 {
-    struct survey_request request = {.spec = &c->seen->revision.plan.spec,
-                                     .namespace = c->seen->namespace,
-                                     .image = manifest_image(c->seen, &c->spec),
-                                     .created_ms = c->seen->created_ms,
-                                     .now_ms = c->seen->now_ms,
-                                     .nodes = c->seen->nodes,
-                                     .n_nodes = c->seen->n_nodes};
+    const struct survey_request request = context_survey(c, &c->seen->revision.plan.spec);
     struct survey survey;
     bool has_any = false;
 

@@ -43,7 +43,8 @@
     "    '" LABEL_ROLE "': $role,"                                                                 \
     "    '" LABEL_SLOT "': ?is_worker '$slot', '" LABEL_INCARNATION                                \
     "': ?is_worker '$incarnation',"                                                                \
-    "    '" LABEL_REVISION "': ?revision '$revision'}}"
+    "    '" LABEL_REVISION "': ?revision '$revision', *pod_labels},"                               \
+    "  'annotations': $pod_annotations}"
 
 struct object {
     const char *name;
@@ -73,8 +74,11 @@ static enum err_code write_object(const char *text, const struct observed *seen,
                                   const struct object *o, const struct jsont_value *own,
                                   size_t n_own, struct buf *out, struct err *err)
 {
+    const struct json *worker = o->role ? json_get(seen->spec_json, "worker") : NULL;
     struct jsont_value values[VALUES_MAX] = {
         JSONT_S("name", o->name),
+        JSONT_V("pod_labels", json_get(worker, "labels")),
+        JSONT_V("pod_annotations", json_get(worker, "annotations")),
         JSONT_S("namespace", seen->namespace),
         JSONT_S("job", seen->name),
         JSONT_S("job_uid", seen->uid),
@@ -119,6 +123,8 @@ static const char pod_template[] =
     "   'terminationGracePeriodSeconds': $grace_seconds,"
     "   'activeDeadlineSeconds': $deadline_seconds,"
     "   'priorityClassName': $priority_class,"
+    "   'imagePullSecrets': $pull_secrets,"
+    "   'nodeSelector': $node_selector,"
     "   'affinity': ?node {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {"
     "     'nodeSelectorTerms': [{'matchFields': ["
     "       {'key': 'metadata.name', 'operator': 'In', 'values': [$node]}]}]}}},"
@@ -126,7 +132,8 @@ static const char pod_template[] =
     "     {'key': '" TAINT_NOT_READY "', 'operator': 'Exists', 'effect': 'NoExecute',"
     "      'tolerationSeconds': 30},"
     "     {'key': '" TAINT_UNREACHABLE "', 'operator': 'Exists', 'effect': 'NoExecute',"
-    "      'tolerationSeconds': 30}],"
+    "      'tolerationSeconds': 30},"
+    "     *tolerations],"
     "   'securityContext': {"
     "     'runAsNonRoot': true, 'runAsUser': 65532, 'runAsGroup': 65532, 'fsGroup': 65532,"
     "     'seccompProfile': {'type': 'RuntimeDefault'}},"
@@ -299,10 +306,15 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     char url[BUCKET_URL_BYTES] = "-"; /* filled in below, as is the next */
     char other[BUCKET_URL_BYTES] = "-";
     const struct spec_bucket *bucket = &spec->checkpoint.s3;
+    const struct json *worker = json_get(seen->spec_json, "worker");
     const struct jsont_value values[] = {
         JSONT_I("grace_seconds", is_worker ? WORKER_GRACE_S : ONESHOT_GRACE_S),
         JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
-        JSONT_S("priority_class", used(!is_worker, settings->probe_priority_class)),
+        JSONT_S("priority_class", used(true, is_worker ? spec->worker.priority_class
+                                                       : settings->probe_priority_class)),
+        JSONT_V("pull_secrets", json_get(worker, "imagePullSecrets")),
+        JSONT_V("node_selector", json_get(worker, "nodeSelector")),
+        JSONT_V("tolerations", json_get(worker, "tolerations")),
         JSONT_S("node", p->node),
         JSONT_S("image", manifest_image(seen, spec)),
         JSONT_S("pull_policy", is_our_image && settings->pull_policy[0] ? settings->pull_policy

@@ -360,18 +360,12 @@ static void begin_pairing(struct context *c)
 
 enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err)
 {
-    struct survey_request request = {.spec = &c->spec,
-                                     .namespace = c->seen->namespace,
-                                     .image = manifest_image(c->seen, &c->spec),
-                                     .created_ms = c->seen->created_ms,
-                                     .now_ms = c->seen->now_ms,
-                                     .nodes = c->seen->nodes,
-                                     .n_nodes = c->seen->n_nodes,
-                                     .own = report_own,
-                                     .ctx = c};
+    struct survey_request request = context_survey(c, &c->spec);
     enum err_code rc;
 
     memset(out, 0, sizeof *out);
+    request.own = report_own;
+    request.ctx = c;
     rc = survey_make(&request, &out->survey, err);
     if (rc != ERR_OK)
         return rc;
@@ -382,7 +376,7 @@ enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err
         char text[sizeof out->failed];
         size_t n_failed = strlen(out->failed);
 
-        if (has_result(c, pod) && n->object->excluded == EXCLUDED_NOT)
+        if (has_result(c, pod) && node_object_exclusion(n->object, request.worker) == EXCLUDED_NOT)
             request_annotation(c, n->object, pod);
         /* Where a worker trains, a probe would get in the way, and the speed shows without it. */
         if (n->excluded == EXCLUDED_UNMEASURED &&

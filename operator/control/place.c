@@ -405,13 +405,7 @@ static enum err_code solve_preview(struct context *c, struct survey *survey, str
  * are in its files has no preview. */
 void place_preview(struct context *c)
 {
-    const struct survey_request request = {.spec = &c->spec,
-                                           .namespace = c->seen->namespace,
-                                           .image = manifest_image(c->seen, &c->spec),
-                                           .created_ms = c->seen->created_ms,
-                                           .now_ms = c->seen->now_ms,
-                                           .nodes = c->seen->nodes,
-                                           .n_nodes = c->seen->n_nodes};
+    const struct survey_request request = context_survey(c, &c->spec);
     struct survey survey;
     struct err err = {0};
     enum err_code rc;
@@ -436,7 +430,8 @@ static bool has_room(const struct context *c, const struct plan_worker *worker)
         const struct node_object *n = &c->seen->nodes[i];
 
         if (strcmp(n->name, worker->node) == 0)
-            return n->excluded == EXCLUDED_NOT && !recovery_has_silent(c, n->name) &&
+            return node_object_exclusion(n, context_worker(c)) == EXCLUDED_NOT &&
+                   !recovery_has_silent(c, n->name) &&
                    n->cpu_milli - n->cpu_used_milli >= worker->cpu_milli &&
                    n->memory_bytes - n->memory_used_bytes >= worker->memory_bytes;
     }

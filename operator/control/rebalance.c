@@ -17,13 +17,7 @@
 
 static enum err_code survey(const struct context *c, struct survey *out, struct err *err)
 {
-    const struct survey_request request = {.spec = &c->seen->revision.plan.spec,
-                                           .namespace = c->seen->namespace,
-                                           .image = manifest_image(c->seen, &c->spec),
-                                           .created_ms = c->seen->created_ms,
-                                           .now_ms = c->seen->now_ms,
-                                           .nodes = c->seen->nodes,
-                                           .n_nodes = c->seen->n_nodes};
+    const struct survey_request request = context_survey(c, &c->seen->revision.plan.spec);
 
     return survey_make(&request, out, err);
 }

@@ -63,6 +63,13 @@ static void free_revision(void *value)
     free(r);
 }
 
+static void free_node(void *value)
+{
+    if (value)
+        node_object_deinit(value);
+    free(value);
+}
+
 static void empty(struct map *t, void (*free_value)(void *value))
 {
     size_t place = 0;
@@ -77,7 +84,7 @@ void store_deinit(struct store *s)
 {
     empty(&s->jobs, free_job);
     empty(&s->pods, free_pod);
-    empty(&s->nodes, free);
+    empty(&s->nodes, free_node);
     empty(&s->revisions, free_revision);
     parse_release_spec(&s->seen_spec);
     free(s->scratch);
@@ -282,21 +289,26 @@ static enum err_code take_node(struct store *s, const char *key, const struct js
 {
     struct node_object *n = map_get(&s->nodes, key);
     struct node_object now;
+    enum err_code rc;
 
     if (object) {
-        node_object_read(object, EXCLUDED_NOT_READY, &now);
-        /* Heartbeats change nothing that matters here. */
-        if (n && n->excluded == now.excluded && n->cpu_milli == now.cpu_milli &&
-            n->memory_bytes == now.memory_bytes &&
-            memcmp(&n->annotations, &now.annotations, sizeof now.annotations) == 0)
+        rc = node_object_read(object, EXCLUDED_NOT_READY, &now, err);
+        if (rc != ERR_OK)
+            return rc;
+        if (n && node_object_equal(n, &now)) { /* heartbeats change nothing that matters here */
+            node_object_deinit(&now);
             return ERR_OK;
+        }
         if (!n)
             n = add(&s->nodes, key, sizeof *n, err);
-        if (!n)
+        if (!n) {
+            node_object_deinit(&now);
             return ERR_NO_MEMORY;
+        }
+        node_object_deinit(n);
         *n = now;
     } else {
-        free(map_take(&s->nodes, key));
+        free_node(map_take(&s->nodes, key));
     }
     enqueue_waiting(s);
     return ERR_OK;

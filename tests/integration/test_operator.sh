@@ -142,6 +142,12 @@ bad_specs() {
         refused spec.failurePolicy.startDeadlineSeconds "{$d, failurePolicy: {startDeadlineSeconds: 0}}" &&
         refused spec.suspend "{$d, suspend: 1}" &&
         refused spec.managedBy "{$d, managedBy: queue}" &&
+        refused 'no key of spec.worker.labels' "{$d, worker: {labels: {skyjob.dev/job: x}}}" &&
+        refused spec.worker.labels "{$d, worker: {labels: {team: 7}}}" &&
+        refused spec.worker.annotations "{$d, worker: {annotations: {app.kubernetes.io/name: x}}}" &&
+        refused 'spec.worker.tolerations[0]' "{$d, worker: {tolerations: [{effect: NoSchedule}]}}" &&
+        refused 'spec.worker.tolerations[0].effect' "{$d, worker: {tolerations: [{key: a, effect: Never}]}}" &&
+        refused 'spec.worker.imagePullSecrets[1]' "{$d, worker: {imagePullSecrets: [{name: a}, {name: a}]}}" &&
         refused spec.nonsense "{$d, nonsense: 1}" &&
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st
@@ -678,6 +684,22 @@ cordoned() {
     kubectl cordon n1 n2 n3 >/dev/null && job waits && until_true 10 is waits Placed 'False InsufficientNodes' &&
         field waits '{.status.message}' | grep '3 cordoned' && kubectl uncordon n1 n2 n3 >/dev/null && completes waits
 }
+own_pods() { # its pods have what the spec says, and its nodes are those that it may have
+    local own='labels: {team: nlp}, annotations: {example.com/note: "a b"}, nodeSelector: {disk: ssd}, priorityClassName: high, imagePullSecrets: [{name: pull}]'
+    kubectl create priorityclass high --value=7 >/dev/null && kubectl label node n1 n2 disk=ssd >/dev/null &&
+        kubectl taint node n1 gpu=yes:NoSchedule >/dev/null && steps=3000 job owned "$stages2"$'\n'"  worker: {$own}" &&
+        until_true 10 is owned Placed 'False InsufficientNodes' && field owned '{.status.message}' | grep '1 tainted, 1 without the labels of spec.worker.nodeSelector' &&
+        kubectl patch sj owned --type merge -p '{"spec":{"worker":{"tolerations":[{"key":"gpu","operator":"Exists"}]}}}' && trains owned &&
+        [ "$(field owned '{.status.placement.nodes}')" = n1,n2 ] && kubectl get pods -l skyjob.dev/job=owned,team=nlp -o json >"$dir/pods" &&
+        jq -e '[.items[] | .metadata.annotations["example.com/note"] == "a b" and .spec.nodeSelector == {disk: "ssd"} and .spec.priority == 7 and
+            .spec.imagePullSecrets == [{name: "pull"}] and (.spec.tolerations | any(.key == "gpu"))] == [true, true]' "$dir/pods"
+}
+with_own_pods() {
+    own_pods
+    local rc=$?
+    [ "$rc" = 0 ] || cat "$dir/pods"
+    kubectl label node n1 n2 disk- >/dev/null && kubectl taint node n1 gpu- >/dev/null && return "$rc"
+}
 two_jobs() { # both want all nodes: the second waits for the first
     job first "$stages3" && until_true 20 is first Placed 'True PlanMade' && job second "$stages3" &&
         until_true 20 is second Placed 'False InsufficientNodes' && completes first && completes second &&
@@ -1156,6 +1178,7 @@ check 'workers go on from where they are when their revision is lost' forgets_re
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned
+check 'pods have what the spec says, on nodes that it selects or tolerates' with_own_pods
 check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
 check 'the operator may die before and after each kind of call' dies_anywhere

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -35,6 +36,7 @@ struct sample {
     int n_reals;
     double reals[2];
     int depth;
+    uint64_t any;
 };
 
 static const char *const colours[] = {"Red", "Green", NULL};
@@ -65,6 +67,7 @@ static const struct field fields[] = {
      .min = 1},
     {"reals", FIELD_LIST, FIELD_ITEMS(struct sample, reals, n_reals), .fields = real_fields},
     {"inner.depth", FIELD_INT, AT(depth), .fallback = "3"},
+    {"any", FIELD_HASH, AT(any)},
     {0}};
 
 /* As they are written: without what is only read. */
@@ -134,6 +137,26 @@ static void fields_read_every_kind(void **state)
     assert_int_equal(s.n_reals, 2);
     assert_true(s.reals[0] == 0.25 && s.reals[1] == 1);
     assert_int_equal(s.depth, 8);
+}
+
+static void fields_read_a_hash_that_differs_with_the_value(void **state)
+{
+    static const char *const values[] = {"1", "\"1\"", "{}", "[]", "{\"a\":1}", "{\"a\":2}"};
+    enum { N = sizeof values / sizeof values[0] };
+    struct sample s[N], again;
+    char text[64];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(text, sizeof text, "{\"count\": 1, \"any\":  %s }", values[i]);
+        assert_int_equal(read_text(text, FIELDS_CLOSED, &s[i], NULL), ERR_OK);
+        assert_int_equal(read_text(text, FIELDS_CLOSED, &again, NULL), ERR_OK);
+        assert_true(s[i].any != 0 && s[i].any == again.any);
+        for (int k = 0; k < i; k++)
+            assert_true(s[i].any != s[k].any);
+    }
+    assert_int_equal(read_text("{\"count\": 1}", FIELDS_CLOSED, &again, NULL), ERR_OK);
+    assert_true(again.any == 0);
 }
 
 struct refused {
@@ -295,6 +318,7 @@ int main(void)
     const struct CMUnitTest own[] = {
         cmocka_unit_test(fields_fill_in_what_is_missing),
         cmocka_unit_test(fields_read_every_kind),
+        cmocka_unit_test(fields_read_a_hash_that_differs_with_the_value),
         cmocka_unit_test(fields_read_tolerantly_take_what_they_can),
         cmocka_unit_test(fields_write_every_kind),
         cmocka_unit_test(fields_that_are_empty_are_null_or_left_out),

@@ -515,26 +515,36 @@ static const struct {
     {"{'$name': 1}", "{\"a \\\"b\\\"\\u000a\":1}"},
     {"{'a': $labels, 'b': $nothing}", "{\"a\":{\"a.b/c\":\"d\",\"e\":\"\"},\"b\":{}}"},
     {"[$empty, $some, $few]", "[\"\",5]"},
+    {"{'a': $object, 'b': $list, 'c': $no_json}", "{\"a\":{\"x\":1,\"y\":\"z\"},\"b\":[1,{}]}"},
+    {"{*object}", "{\"x\":1,\"y\":\"z\"}"},
+    {"{'a': 1, *object, 'b': [*list, *list, 7], *no_json}",
+     "{\"a\":1,\"x\":1,\"y\":\"z\",\"b\":[1,{},1,{},7]}"},
+    {"[?no_json 1, ?list 2]", "[2]"},
 };
 
 static enum err_code write_with_values(const char *text, struct buf *out, struct err *err)
 {
+    struct json *object = NULL, *list = NULL;
+    enum err_code rc = json_parse("{\"x\":1,\"y\":\"z\"}", 15, &object, NULL);
+
+    assert_int_equal(rc, ERR_OK);
+    assert_int_equal(json_parse("[1,{}]", 6, &list, NULL), ERR_OK);
+
     const struct jsont_value values[] = {
-        JSONT_S("name", "a \"b\"\n"),
-        JSONT_S("none", NULL),
-        JSONT_S("empty", ""),
-        JSONT_I("cpu", -7),
-        JSONT_IF("yes", true),
-        JSONT_IF("no", false),
-        JSONT_I_IF("some", true, 5),
-        JSONT_I_IF("few", false, 5),
-        JSONT_PAIRS("labels", "a.b/c=d,e=,f"),
+        JSONT_V("object", object),   JSONT_V("list", list),
+        JSONT_V("no_json", NULL),    JSONT_S("name", "a \"b\"\n"),
+        JSONT_S("none", NULL),       JSONT_S("empty", ""),
+        JSONT_I("cpu", -7),          JSONT_IF("yes", true),
+        JSONT_IF("no", false),       JSONT_I_IF("some", true, 5),
+        JSONT_I_IF("few", false, 5), JSONT_PAIRS("labels", "a.b/c=d,e=,f"),
         JSONT_PAIRS("nothing", ""),
     };
     struct jsonw w;
 
     jsonw_init(&w, out);
     jsont_write(&w, NULL, text, values, sizeof values / sizeof *values);
+    json_free(object);
+    json_free(list);
     return jsonw_finish(&w, err);
 }
 
@@ -555,9 +565,10 @@ static void jsont_writes_what_the_template_shows(void **state)
 static void jsont_refuses_a_broken_template(void **state)
 {
     static const char *const broken[] = {
-        "",           "{",   "[1",      "['a",   "{'a'}",    "{'a': }",     "{1: 2}",
-        "[1 2]",      "1 2", "$nobody", "'$x'",  "['${x}']", "[?nobody 1]", "{'$none': 1}",
-        "{'a': ?no}", "nul", "[1]]",    "\"a\"", "?yes",     "[,]",         "{'a' 1}",
+        "",        "{",         "[1",      "['a",     "{'a'}",    "{'a': }",     "{1: 2}",
+        "[1 2]",   "1 2",       "$nobody", "'$x'",    "['${x}']", "[?nobody 1]", "{'$none': 1}",
+        "{*list}", "[*object]", "[*cpu]",  "{*name}", "*list",    "{*nobody}",   "{'a': ?no}",
+        "nul",     "[1]]",      "\"a\"",   "?yes",    "[,]",      "{'a' 1}",
     };
 
     (void)state;

@@ -15,9 +15,9 @@
 #define READY          "{\"type\":\"Ready\",\"status\":\"True\"}"
 #define LATE           "{\"type\":\"Ready\",\"status\":\"Unknown\"}"
 #define CONDITIONS(is) "\"status\":{\"conditions\":[" is "]}"
-#define TAINT(key, effect)                                                                         \
-    "{\"spec\":{\"taints\":[{\"key\":\"" key "\",\"effect\":\"" effect                             \
-    "\"}]}," CONDITIONS(READY) "}"
+#define TAINTS(key, effect)                                                                        \
+    "\"spec\":{\"taints\":[{\"key\":\"" key "\",\"effect\":\"" effect "\"}]}"
+#define TAINT(key, effect) "{" TAINTS(key, effect) "," CONDITIONS(READY) "}"
 
 struct row {
     const char *name, *node;
@@ -54,14 +54,23 @@ static struct row rows[] = {
      TAINT("node.kubernetes.io/unreachable", "NoSchedule"), EXCLUDED_TAINTED},
 };
 
-static enum exclusion read_text(const char *text, enum exclusion unseen)
+static void read_object(const char *text, enum exclusion unseen, struct node_object *out)
 {
     struct json *node = NULL;
-    enum exclusion why;
 
     assert_int_equal(json_parse(text, strlen(text), &node, NULL), ERR_OK);
-    why = exclusion_read(node, unseen);
+    assert_int_equal(node_object_read(node, unseen, out, NULL), ERR_OK);
     json_free(node);
+}
+
+static enum exclusion read_text(const char *text, enum exclusion unseen)
+{
+    struct node_object node;
+    enum exclusion why;
+
+    read_object(text, unseen, &node);
+    why = node_object_exclusion(&node, NULL);
+    node_object_deinit(&node);
     return why;
 }
 
@@ -81,6 +90,68 @@ static void exclusion_asks_a_file_only_for_what_it_says(void **state)
     assert_int_equal(read_text("{" CONDITIONS(LATE) "}", EXCLUDED_NOT), EXCLUDED_NOT_READY);
 }
 
+/* A node with two taints and two labels. */
+static void exclusion_heeds_what_the_job_tolerates_and_selects(void **state)
+{
+#define GPU  "{\"key\":\"gpu\",\"operator\":\"Exists\"}"
+#define OLD  "{\"key\":\"old\",\"value\":\"a:b=c\",\"effect\":\"NoExecute\"}"
+#define BOTH "\"tolerations\":[" GPU "," OLD "]"
+    static const char text[] =
+        "{\"metadata\":{\"labels\":{\"a.b/zone\":\"x\",\"disk\":\"\"}},\"spec\":{\"taints\":["
+        "{\"key\":\"gpu\",\"effect\":\"NoSchedule\"},"
+        "{\"key\":\"old\",\"value\":\"a:b=c\",\"effect\":\"NoExecute\"}]}}";
+    static const struct {
+        const char *worker;
+        enum exclusion want;
+    } table[] = {
+        {"{}", EXCLUDED_TAINTED},
+        {"{\"tolerations\":[" GPU "]}", EXCLUDED_TAINTED},
+        {"{\"tolerations\":[" OLD "]}", EXCLUDED_TAINTED},
+        {"{" BOTH "}", EXCLUDED_NOT},
+        {"{" BOTH ",\"nodeSelector\":{\"a.b/zone\":\"x\",\"disk\":\"\"}}", EXCLUDED_NOT},
+        {"{" BOTH ",\"nodeSelector\":{\"a.b/zone\":\"y\"}}", EXCLUDED_UNSELECTED},
+        {"{\"nodeSelector\":{\"a.b/zone\":\"y\"}}", EXCLUDED_TAINTED},
+    };
+    struct node_object node;
+
+    (void)state;
+    read_object(text, EXCLUDED_NOT, &node);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct json *worker = NULL;
+
+        assert_int_equal(json_parse(table[i].worker, strlen(table[i].worker), &worker, NULL),
+                         ERR_OK);
+        if (node_object_exclusion(&node, worker) != table[i].want)
+            fail_msg("%s", table[i].worker);
+        json_free(worker);
+    }
+    node_object_deinit(&node);
+}
+
+static void node_objects_differ_by_what_counts_for_a_plan(void **state)
+{
+    static const char *const texts[] = {
+        "{\"metadata\":{\"name\":\"a\"}}",
+        "{\"metadata\":{\"name\":\"a\",\"labels\":{\"x\":\"y\"}}}",
+        "{\"metadata\":{\"name\":\"a\"}," TAINTS("gpu", "NoSchedule") "}",
+        "{\"metadata\":{\"name\":\"a\"},\"status\":{\"allocatable\":{\"cpu\":1}}}",
+        "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"unschedulable\":true}}",
+        "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"skyjob.dev/gflops\":\"7\"}}}"};
+    enum { N = sizeof texts / sizeof texts[0] };
+    struct node_object a, b;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) {
+            read_object(texts[i], EXCLUDED_NOT, &a);
+            read_object(texts[k], EXCLUDED_NOT, &b);
+            if (node_object_equal(&a, &b) != (i == k))
+                fail_msg("%s and %s", texts[i], texts[k]);
+            node_object_deinit(&a);
+            node_object_deinit(&b);
+        }
+}
+
 static void exclusion_has_a_text_for_every_reason(void **state)
 {
     (void)state;
@@ -93,6 +164,8 @@ static int test_node_object(void)
 {
     const struct CMUnitTest own[] = {
         cmocka_unit_test(exclusion_asks_a_file_only_for_what_it_says),
+        cmocka_unit_test(exclusion_heeds_what_the_job_tolerates_and_selects),
+        cmocka_unit_test(node_objects_differ_by_what_counts_for_a_plan),
         cmocka_unit_test(exclusion_has_a_text_for_every_reason),
     };
     struct suite suite = {.n = 0};

@@ -818,6 +818,16 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
 
 static const char configured[] = "{\"data\":{\"source\":{\"configMap\":{\"name\":\"nli\"}}}}";
 
+/* All that a user can say about pods. */
+static const char own_pods[] =
+    "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"worker\":{"
+    "\"labels\":{\"team\":\"nlp\",\"example.com/queue\":\"fast\"},"
+    "\"annotations\":{\"example.com/note\":\"two\\nlines\"},"
+    "\"nodeSelector\":{\"disk\":\"ssd\"},"
+    "\"tolerations\":[{\"key\":\"gpu\",\"operator\":\"Exists\"},"
+    "{\"key\":\"old\",\"value\":\"x\",\"effect\":\"NoSchedule\"}],"
+    "\"imagePullSecrets\":[{\"name\":\"pull\"}],\"priorityClassName\":\"high\"}}";
+
 static enum err_code write_stage_0(const struct world *w, struct buf *out)
 {
     return write_stage(w, 0, out);
@@ -873,9 +883,11 @@ static const struct golden {
     {"probe-of-shared-claims", spec_text, write_probe, false, true},
     {"probe-of-sample", NULL, write_probe, true, false},
     {"probe-of-config-map", configured, write_probe, false, false},
+    {"stage-0-of-own-pods", own_pods, write_stage_0, true, false},
+    {"probe-of-own-pods", own_pods, write_probe, true, false},
     {"policy-of-operator", NULL, write_policy, true, false},
     {"policy-of-unknown-operator", NULL, write_policy, false, false},
-    {"key", NULL, write_key, false, false},
+    {"key", own_pods, write_key, false, false},
     {"probe-spec", spec_text, write_probe_spec, false, false},
     {"contradicted-patch", NULL, write_contradicted, false, false},
 };

@@ -65,7 +65,9 @@ static void check_row(void **state)
     "\"containers\":[{\"image\":\"w:1\",\"command\":[\"a\",\"b\"],"                                \
     "\"resources\":{\"limits\":{\"cpu\":\"1000m\"}}" more "}]"
 
-static const char *const made = POD(MINE, BOX(""));
+#define TOLERATES "\"tolerations\":[{\"key\":\"a\"}],"
+
+static const char *const made = POD(MINE, TOLERATES BOX(""));
 
 struct pod_row {
     const char *name, *pod;
@@ -73,24 +75,30 @@ struct pod_row {
 };
 
 static struct pod_row pod_rows[] = {
-    {"parse_takes_a_pod_for_ours_that_is_just_as_we_make_it", POD(MINE, BOX("")), true},
+    {"parse_takes_a_pod_for_ours_that_is_just_as_we_make_it", POD(MINE, TOLERATES BOX("")), true},
     {"parse_does_not_mind_what_the_api_server_fills_in",
-     "{\"metadata\":{\"name\":\"a\",\"uid\":\"7\",\"labels\":{" MINE ",\"x\":\"y\"}},\"spec\":{"
+     "{\"metadata\":{\"name\":\"a\",\"uid\":\"7\",\"labels\":{" MINE
+     ",\"x\":\"y\"}},\"spec\":{" TOLERATES
      "\"priority\":0,\"dnsPolicy\":\"ClusterFirst\",\"nodeName\":\"n\",\"containers\":[{\"image\":"
      "\"w:1\",\"command\":[\"a\",\"b\"],\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]}}",
      true},
     {"parse_sees_another_image",
-     POD(MINE, "\"containers\":[{\"image\":\"w:2\",\"command\":[\"a\",\"b\"],"
-               "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
+     POD(MINE, TOLERATES "\"containers\":[{\"image\":\"w:2\",\"command\":[\"a\",\"b\"],"
+                         "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
      false},
-    {"parse_sees_arguments_that_we_do_not_give", POD(MINE, BOX(",\"args\":[\"c\"]")), false},
+    {"parse_sees_arguments_that_we_do_not_give", POD(MINE, TOLERATES BOX(",\"args\":[\"c\"]")),
+     false},
     {"parse_sees_another_command",
-     POD(MINE, "\"containers\":[{\"image\":\"w:1\",\"command\":[\"a\"],"
-               "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
+     POD(MINE, TOLERATES "\"containers\":[{\"image\":\"w:1\",\"command\":[\"a\"],"
+                         "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
      false},
-    {"parse_sees_a_container_that_is_not_there", POD(MINE, "\"containers\":[]"), false},
-    {"parse_sees_an_init_container", POD(MINE, BOX("") ",\"initContainers\":[{}]"), false},
-    {"parse_sees_another_label", POD("\"r\":\"probe\"", BOX("")), false},
+    {"parse_sees_a_container_that_is_not_there", POD(MINE, TOLERATES "\"containers\":[]"), false},
+    {"parse_sees_an_init_container", POD(MINE, TOLERATES BOX("") ",\"initContainers\":[{}]"),
+     false},
+    {"parse_sees_a_taint_that_is_not_tolerated", POD(MINE, BOX("")), false},
+    {"parse_sees_a_node_that_is_not_selected",
+     POD(MINE, TOLERATES BOX("") ",\"nodeSelector\":{\"a\":\"b\"}"), false},
+    {"parse_sees_another_label", POD("\"r\":\"probe\"", TOLERATES BOX("")), false},
     {"parse_sees_a_spec_of_nonsense",
      "{\"metadata\":{\"name\":\"a\",\"labels\":{" MINE "}},\"spec\":7}", false},
     {"parse_sees_that_there_is_no_pod", "{}", false},
