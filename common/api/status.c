@@ -21,6 +21,13 @@ bool status_is_final(const struct status *s)
     return status_is(s, CONDITION_COMPLETE) || status_is(s, CONDITION_FAILED);
 }
 
+bool status_is_failing(const struct status *s)
+{
+    const struct condition *failed = &s->conditions[CONDITION_FAILED];
+
+    return failed->value == CONDITION_FALSE && strcmp(failed->reason, STATUS_NOT_FAILED) != 0;
+}
+
 bool status_set(struct status *s, const struct condition_set *set, int64_t now_ms)
 {
     struct condition *c = &s->conditions[set->type];

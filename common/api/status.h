@@ -212,6 +212,9 @@ bool status_is(const struct status *s, enum condition_type type);
 
 /* Complete or Failed: the status will not change again. */
 bool status_is_final(const struct status *s);
+/* Not yet Failed, but for pods that have to end first: the condition has the reason already. */
+bool status_is_failing(const struct status *s);
+#define STATUS_NOT_FAILED "NotFailed" /* the reason before that */
 
 /* Set a condition. Returns whether its value or reason has changed: then it is worth an Event.
  * `now_ms` becomes the time of the transition only when the value has changed. */

@@ -80,6 +80,8 @@ const struct json *context_worker(const struct context *c);
 struct survey_request context_survey(const struct context *c, const struct spec *spec);
 /* Is there a worker of this job on the node? */
 bool context_has_worker(const struct context *c, const char *node);
+/* Does the pod's node answer? One that does not may keep its pods for ever. */
+bool context_has_answering_node(const struct context *c, const struct seen_pod *p);
 /* Have all workers accepted the revision in force? */
 bool context_has_started(const struct context *c);
 
@@ -326,8 +328,10 @@ struct next {
 void restart_next(struct context *c, const struct next *n);
 /* There is no plan yet: do nothing for a pause. */
 void restart_pause(struct context *c);
-/* The job has failed. */
+/* The job fails: the condition Failed gets the reason now, and becomes true with restart_end(),
+ * once all of its pods have ended. */
 void restart_give_up(struct context *c, const char *reason, const char *text);
+void restart_end(struct context *c);
 
 /* deadline.c: spec.activeDeadlineSeconds and spec.failurePolicy.startDeadlineSeconds. Returns
  * whether one of them has passed: then the job has failed. */

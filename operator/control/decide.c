@@ -184,6 +184,14 @@ bool context_has_worker(const struct context *c, const char *node)
     return false;
 }
 
+bool context_has_answering_node(const struct context *c, const struct seen_pod *p)
+{
+    for (int i = 0; i < c->seen->n_nodes; i++)
+        if (strcmp(c->seen->nodes[i].name, p->node) == 0)
+            return c->seen->nodes[i].excluded != EXCLUDED_NOT_READY;
+    return false;
+}
+
 bool context_has_started(const struct context *c)
 {
     return status_is(&c->seen->status, CONDITION_RUNNING) && c->seen->status.revision == c->number;
@@ -267,7 +275,7 @@ static void begin_conditions(struct context *c)
         {CONDITION_RUNNING, "NotPlaced", "No nodes have been chosen yet."},
         {CONDITION_SUSPENDED, "NotSuspended", "The job is not suspended."},
         {CONDITION_COMPLETE, "NotFinished", "Training is not finished."},
-        {CONDITION_FAILED, "NotFailed", "The job has not failed."},
+        {CONDITION_FAILED, STATUS_NOT_FAILED, "The job has not failed."},
     };
 
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
@@ -381,6 +389,11 @@ void decide(const struct observed *seen, struct decision *out)
     if (status_is_final(&seen->status)) {
         drop_pods(&c, true);
         expire(&c);
+        return;
+    }
+    if (status_is_failing(&seen->status)) {
+        drop_pods(&c, true);
+        restart_end(&c);
         return;
     }
     out->status.generation = seen->generation;

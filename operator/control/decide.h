@@ -9,6 +9,8 @@
  *                  ^                                                  |
  *                  +---- next revision, after a growing pause --------+--> Failed
  *
+ * A job is Complete or Failed once its pods have ended, and nothing is done for it any more.
+ *
  * The order that makes a restart of the operator harmless at any point: a revision's number is
  * written to the status before anything of it is made; the revision is an immutable object
  * whose existence is the decision; pods are only made for a plan that was read back, and only

@@ -32,14 +32,10 @@ static bool waits_for_pods(struct context *c)
 {
     for (int i = 0; i < c->seen->n_pods; i++) {
         const struct seen_pod *p = &c->seen->pods[i];
-        bool holds_node = false; /* one that does not answer may keep its pod for ever */
         char text[STATUS_MESSAGE_BYTES];
 
-        for (int k = 0; k < c->seen->n_nodes; k++)
-            holds_node = holds_node || (c->seen->nodes[k].excluded != EXCLUDED_NOT_READY &&
-                                        strcmp(c->seen->nodes[k].name, p->node) == 0);
-        if (p->role != POD_WORKER || pod_is_over(p) || !holds_node || recovery_keeps(c, p) ||
-            recovery_has_silent(c, p->node))
+        if (p->role != POD_WORKER || pod_is_over(p) || !context_has_answering_node(c, p) ||
+            recovery_keeps(c, p) || recovery_has_silent(c, p->node))
             continue;
         (void)snprintf(text, sizeof text, "Waiting for pod %s of the last revision to terminate.",
                        p->name);

@@ -207,13 +207,38 @@ void restart_judge(const struct context *c, struct verdict *out)
 
 /* --- what follows --- */
 
+/* Is there a pod that has to end, and can? */
+static bool has_live_pod(const struct context *c)
+{
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (p->role != POD_FOREIGN && !pod_is_over(p) &&
+            (!p->node[0] || context_has_answering_node(c, p)))
+            return true;
+    }
+    return false;
+}
+
 void restart_give_up(struct context *c, const char *reason, const char *text)
 {
-    struct status *s = &c->out->status;
-
     context_false(c, CONDITION_RUNNING, EVENT_NONE, reason, text);
-    context_true(c, CONDITION_FAILED, EVENT_WARNING, reason, text);
-    context_show(c, "Failed", text);
+    context_false(c, CONDITION_FAILED, EVENT_WARNING, reason, text);
+    context_show(c, "Failing", text);
+    restart_end(c);
+}
+
+void restart_end(struct context *c)
+{
+    struct status *s = &c->out->status;
+    const struct condition failed = s->conditions[CONDITION_FAILED];
+
+    if (has_live_pod(c)) {
+        context_requeue(c, DECIDE_TERMINATING_MS); /* its node may become silent */
+        return;
+    }
+    context_true(c, CONDITION_FAILED, EVENT_NONE, failed.reason, failed.message);
+    context_show(c, "Failed", failed.message);
     s->completion_ms = c->seen->now_ms;
 }
 

@@ -510,6 +510,7 @@ bool training_end(struct context *c, const struct recovery *r)
 {
     const struct seen_pod *leader = context_stage_pod(c, 0);
     const struct status *s = &c->seen->status;
+    bool is_waiting = false;
     bool has_succeeded = leader ? leader->phase == POD_SUCCEEDED
                                 : s->n_stages > 0 && strcmp(s->stages[0].state, "Succeeded") == 0;
 
@@ -519,16 +520,21 @@ bool training_end(struct context *c, const struct recovery *r)
         release(c, r, leader);
         return true;
     }
-    for (int i = 0; i < r->in.n_workers && leader; i++) {
+    for (int i = 0; i < r->in.n_workers; i++) {
         const struct seen_pod *p = r->pods[i];
-        int64_t left_ms = leader->finished_ms + DECIDE_PEER_GRACE_MS - c->seen->now_ms;
+        int64_t finished_ms = leader ? leader->finished_ms : 0;
+        int64_t left_ms = finished_ms + DECIDE_PEER_GRACE_MS - c->seen->now_ms;
 
-        if (!p || p == leader || pod_is_over(p) || left_ms <= 0)
+        if (!p || p == leader || pod_is_over(p) || !context_has_answering_node(c, p))
             continue;
-        context_requeue(c, left_ms); /* it was released by the leader, and ends in a moment */
-        return true;
+        if (left_ms <= 0)
+            context_delete_pod(c, p);
+        /* It was released by the leader, and ends in a moment. */
+        context_requeue(c, left_ms > 0 ? left_ms : DECIDE_TERMINATING_MS);
+        is_waiting = true;
     }
-    complete(c);
+    if (!is_waiting)
+        complete(c);
     return true;
 }
 

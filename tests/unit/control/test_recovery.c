@@ -119,6 +119,12 @@ static void leader_vanished_after_its_end(struct world *w)
     w->seen.has_leader = false;
 }
 
+static void leader_vanished_and_the_rest_ended(struct world *w)
+{
+    leader_vanished_after_its_end(w);
+    (void)world_settle(w);
+}
+
 static void released_and_another_hangs(struct world *w)
 {
     leader_done(w);
@@ -129,6 +135,13 @@ static void released_and_another_hangs_for_long(struct world *w)
 {
     released_and_another_hangs(w);
     w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+}
+
+static void released_and_the_rest_is_cut_off(struct world *w)
+{
+    released_and_another_hangs(w);
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].excluded = EXCLUDED_NOT_READY;
 }
 
 static void released_and_another_failed(struct world *w)
@@ -181,12 +194,16 @@ static struct row rows[] = {
         "Finishing", COUNT(ACTION_HALT, 1), .is_waiting = true),
     ROW("recovery_ends_a_job_that_was_done_before_it_could_be_halted", leader_done_while_halting,
         RUNNING, T, "Finishing", COUNT(ACTION_HALT, 1), .is_waiting = true),
-    ROW("recovery_does_not_need_a_leader_whose_end_is_noted", leader_vanished_after_its_end,
+    ROW("recovery_ends_the_workers_of_a_leader_whose_end_is_noted", leader_vanished_after_its_end,
+        COMPLETE, F, "NotFinished", COUNT(ACTION_DELETE_POD, 2), .is_waiting = true),
+    ROW("recovery_does_not_need_a_leader_whose_end_is_noted", leader_vanished_and_the_rest_ended,
         COMPLETE, T, "TrainingFinished", .state = "Complete"),
     ROW("recovery_waits_for_workers_that_the_leader_has_released", released_and_another_hangs,
         RUNNING, T, "Training", .is_waiting = true),
-    ROW("recovery_does_not_wait_for_them_for_ever", released_and_another_hangs_for_long, COMPLETE,
-        T, "TrainingFinished", .state = "Complete"),
+    ROW("recovery_ends_them_after_a_while", released_and_another_hangs_for_long, COMPLETE, F,
+        "NotFinished", COUNT(ACTION_DELETE_POD, 2), .is_waiting = true),
+    ROW("recovery_does_not_wait_for_those_on_a_dead_node", released_and_the_rest_is_cut_off,
+        COMPLETE, T, "TrainingFinished", .state = "Complete"),
     ROW("recovery_does_not_mind_what_becomes_of_them", released_and_another_failed, COMPLETE, T,
         "TrainingFinished", .state = "Complete"),
 };

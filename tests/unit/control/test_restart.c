@@ -133,18 +133,42 @@ static void old_pod_stays(struct world *w)
     (void)world_settle(w);
 }
 
-static void old_pod_stays_on_dead_node(struct world *w)
+static void node_of_stage_1_dies(struct world *w)
 {
-    old_pod_stays(w);
     for (int i = 0; i < WORLD_NODES; i++)
         if (strcmp(w->nodes[i].name, world_pod(w, 1)->node) == 0)
             w->nodes[i].excluded = EXCLUDED_NOT_READY;
+}
+
+static void old_pod_stays_on_dead_node(struct world *w)
+{
+    old_pod_stays(w);
+    node_of_stage_1_dies(w);
 }
 
 static void failed_with_others_running(struct world *w)
 {
     pod_says_config(w);
     world_round(w);
+}
+
+static void failed_and_ended(struct world *w)
+{
+    pod_says_config(w);
+    (void)world_settle(w);
+}
+
+static void failed_with_a_pod_that_stays(struct world *w)
+{
+    pod_says_config(w);
+    world_pod(w, 1)->is_deleting = true;
+    (void)world_settle(w);
+}
+
+static void failed_on_a_dead_node(struct world *w)
+{
+    failed_with_a_pod_that_stays(w);
+    node_of_stage_1_dies(w);
 }
 
 /* A pod that somebody else has made has the name of stage 1. */
@@ -184,8 +208,8 @@ static struct row rows[] = {
         .message = "Pod mnli-0b7d-w1-1 exists already and was not created by the operator"),
     ROW("decide_does_not_believe_a_pod_that_claims_to_be_ours", claims_to_be_ours, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
-    ROW("decide_gives_up_when_there_are_no_more_numbers", last_revision_lost, FAILED, T,
-        "RestartLimit", .state = "Failed"),
+    ROW("decide_gives_up_when_there_are_no_more_numbers", last_revision_lost, FAILED, F,
+        "RestartLimit", .state = "Failing"),
     ROW("decide_restarts_when_a_pod_has_vanished", pod_vanished, RUNNING, F, "WorkerLost",
         .state = "Restarting", .event = "WorkerLost", COUNT(ACTION_CREATE_WORKER_POD, 0)),
     ROW("decide_restarts_as_soon_as_a_pod_is_deleted", pod_deleted, RUNNING, F, "WorkerLost",
@@ -194,22 +218,22 @@ static struct row rows[] = {
         .state = "Restarting", .event = "WorkerLost"),
     ROW("decide_restarts_after_a_failure", pod_failed, RUNNING, F, "WorkerFailed",
         .state = "Restarting", .event = "WorkerFailed", COUNT(ACTION_DELETE_POD, 0)),
-    ROW("decide_gives_up_at_the_restart_limit", pod_failed_once_too_often, FAILED, T,
-        "RestartLimit", .state = "Failed", .event = "RestartLimit"),
+    ROW("decide_gives_up_at_the_restart_limit", pod_failed_once_too_often, FAILED, F,
+        "RestartLimit", .state = "Failing", .event = "RestartLimit"),
     ROW("decide_counts_a_killed_worker_as_failed", pod_killed, RUNNING, F, "WorkerFailed",
         .message = "failed: killed (SIGKILL; out of memory or by the node)", .state = "Restarting",
         .event = "WorkerFailed"),
     ROW("decide_says_what_to_do_about_memory", pod_out_of_memory, RUNNING, F, "WorkerOutOfMemory",
         .state = "Restarting", .event = "WorkerOutOfMemory"),
-    ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, T,
-        "InvalidConfiguration", .state = "Failed", .event = "InvalidConfiguration"),
+    ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, F,
+        "InvalidConfiguration", .state = "Failing", .event = "InvalidConfiguration"),
     ROW("decide_restarts_loudly_when_a_worker_has_another_revision", pod_refuses_the_revision,
         RUNNING, F, "RevisionRefused", .state = "Restarting", .event = "RevisionRefused",
         .message = "worker answered 409"),
     ROW("decide_lets_workers_train_that_refuse_late", pod_refuses_the_revision_while_training,
         RUNNING, T, "Training", .state = "Running"),
-    ROW("decide_does_not_train_again_when_the_output_cannot_be_saved", pod_cannot_save, FAILED, T,
-        "OutputFailed", .state = "Failed", .event = "OutputFailed"),
+    ROW("decide_does_not_train_again_when_the_output_cannot_be_saved", pod_cannot_save, FAILED, F,
+        "OutputFailed", .state = "Failing", .event = "OutputFailed"),
     ROW("decide_tries_again_without_end_for_missing_data", pod_misses_data, RUNNING, F,
         "DataMissing", .state = "Restarting", .event = "DataMissing"),
     ROW("decide_waits_for_the_culprit_of_a_lost_peer", pod_lost_its_peer, RUNNING, T, "Training",
@@ -229,8 +253,14 @@ static struct row rows[] = {
         .state = "Restarting", COUNT(ACTION_CREATE_REVISION, 0)),
     ROW("decide_does_not_wait_for_pods_on_a_dead_node", old_pod_stays_on_dead_node, PLACED, F,
         "WaitingForPods", COUNT(ACTION_CREATE_REVISION, 1)),
-    ROW("decide_stops_what_still_runs_of_a_failed_job", failed_with_others_running, FAILED, T,
-        "InvalidConfiguration", .state = "Failed", COUNT(ACTION_DELETE_POD, 2)),
+    ROW("decide_stops_what_still_runs_of_a_failed_job", failed_with_others_running, FAILED, F,
+        "InvalidConfiguration", .state = "Failing", COUNT(ACTION_DELETE_POD, 2)),
+    ROW("decide_lets_a_job_fail_once_its_pods_have_ended", failed_and_ended, FAILED, T,
+        "InvalidConfiguration", .state = "Failed", COUNT(ACTION_EVENT, 0)),
+    ROW("decide_waits_for_the_last_pod_of_a_job_that_fails", failed_with_a_pod_that_stays, FAILED,
+        F, "InvalidConfiguration", .state = "Failing", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_lets_a_job_fail_whose_last_pod_is_on_a_dead_node", failed_on_a_dead_node, FAILED, T,
+        "InvalidConfiguration", .state = "Failed"),
 };
 
 static void decide_replaces_a_worker_at_once_and_then_after_growing_pauses(void **state)
