@@ -44,6 +44,8 @@ static enum err_code run_ticket(struct train *t, int64_t ticket, struct message_
     enum err_code rc;
 
     rc = train_compute_ticket(t, ticket, err);
+    if (rc == ERR_OK) /* one without sequences has not waited for the push before */
+        rc = homes_wait(&t->homes, &t->exchange, err);
     if (rc == ERR_OK)
         rc = train_add_up(t, step, &sum, err);
     return rc == ERR_OK ? return_ticket(t, step, &sum, end, err) : rc;
@@ -60,11 +62,8 @@ static enum err_code push(struct train *t, int64_t number, const struct message_
                                      .share = end->ticket.share,
                                      .updates = end->end.updates};
     const struct tie *tie = &t->stage->tie;
-    /* A ticket without sequences has not waited for its weights. */
-    enum err_code rc = homes_wait(&t->homes, &t->exchange, err);
+    enum err_code rc = ERR_OK;
 
-    if (rc != ERR_OK)
-        return rc;
     if (!how.is_applied)
         weights_skip(&t->stage->weights);
     homes_push(&t->homes, number, &how);
