@@ -2,7 +2,7 @@
 #
 # Every folder is one static library, and a program or test links only the libraries that its
 # folder may use (LIBS_<folder>; ARCHITECTURE.md has the table), so a call in the wrong direction
-# does not link. Output goes to build/<variant>/: release (default), clang, asan, fuzz.
+# does not link. Output goes to build/<variant>/: release (default), clang, asan, tsan, fuzz.
 
 VARIANT ?= release
 OUT     := build/$(VARIANT)
@@ -16,9 +16,11 @@ CC.release := gcc
 CC.clang   := clang-14
 CC.asan    := gcc
 CC.fuzz    := clang-14
+CC.tsan    := clang-14
 OPT.release := -O2 -g
 OPT.clang   := -O2 -g
 OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT.tsan    := -O1 -g -fsanitize=thread -D__SANITIZE_THREAD__ -fno-omit-frame-pointer
 OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
 CC       := $(CC.$(VARIANT))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
@@ -29,7 +31,7 @@ OPT      := $(OPT.$(VARIANT))
 
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
-SANITIZED := $(filter asan fuzz,$(VARIANT))
+SANITIZED := $(filter asan fuzz tsan,$(VARIANT))
 HARDEN := $(if $(SANITIZED),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
 CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -I. -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
@@ -117,7 +119,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults storm e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
+.PHONY: all programs help test unit integration test-faults storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
         bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -238,6 +240,9 @@ e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jo
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(SUBMAKE) VARIANT=asan unit
+
+tsan: ## unit tests under ThreadSanitizer (ten minutes)
+	@TSAN_OPTIONS=die_after_fork=0 $(SUBMAKE) VARIANT=tsan unit
 
 # --- the planner against an independent solver ---
 MILP := $(OUT)/tests/milp/test_milp

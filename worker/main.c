@@ -65,7 +65,7 @@ static _Noreturn void stop(int sig)
 static void on_stop(int sig)
 {
     if (sig == SIGTERM && signals.has_state && !signals.is_done && !signals.is_leaving) {
-        signals.is_leaving = 1;
+        signals.is_leaving = true;
         return;
     }
     stop(sig);

@@ -65,7 +65,7 @@ void mailbox_get_report(struct mailbox *b, struct report *out)
 
 bool mailbox_is_leaving(const struct mailbox *b)
 {
-    return b->is_leaving && *b->is_leaving;
+    return b->is_leaving && atomic_load(b->is_leaving);
 }
 
 enum err_code mailbox_post_revision(struct mailbox *b, const struct revision *r,

@@ -8,7 +8,6 @@
 #define TRAIN_MAILBOX_H
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "api/revision.h"
@@ -28,10 +27,10 @@ struct mailbox {
     bool is_over;              /* see mailbox_end_job() */
 
     /* Without the lock: */
-    atomic_bool stops;    /* the session has to end: it was halted or superseded */
-    atomic_bool is_ready; /* connected to the neighbours */
-    const volatile sig_atomic_t *is_leaving; /* the process is to end soon; NULL: it is not */
-    atomic_bool has_saved; /* a checkpoint that was begun since then is complete */
+    atomic_bool stops;             /* the session has to end: it was halted or superseded */
+    atomic_bool is_ready;          /* connected to the neighbours */
+    const atomic_bool *is_leaving; /* the process is to end soon; NULL: it is not */
+    atomic_bool has_saved;         /* a checkpoint that was begun since then is complete */
 };
 
 void mailbox_init(struct mailbox *b);

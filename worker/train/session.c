@@ -689,7 +689,7 @@ static void own_units(struct session *s)
     for (int u = s->home.first_unit; is_own(s, u); u++)
         job->state.hold[u] = STATE_OWN;
     if (job->params->signals)
-        job->params->signals->has_state = 1;
+        job->params->signals->has_state = true;
 }
 
 /* Is this worker not at fault? Then the cause is set. */

@@ -301,7 +301,7 @@ static void finish(struct worker *w)
     write_termination(w, &w->job.progress);
     if (!has_left(w)) {
         if (w->params->signals)
-            w->params->signals->is_done = 1;
+            w->params->signals->is_done = true;
         mailbox_end_job(&w->mailbox);
     }
     mailbox_set_progress(&w->mailbox, &w->job.progress);

@@ -12,19 +12,20 @@
 #ifndef TRAIN_WORKER_H
 #define TRAIN_WORKER_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
-/* Between a worker and its process's handler of signals. */
+/* Between the threads of a worker and its process's handler of signals. */
 struct worker_signals {
-    volatile sig_atomic_t has_state;  /* by the worker: it holds units that would be lost with it */
-    volatile sig_atomic_t is_done;    /* likewise: the job is done, the termination message written,
-                                         and this worker waits for its release */
-    volatile sig_atomic_t is_leaving; /* by the handler: the process is to end soon. The worker goes
-                                         on, and reports it, so that others can take its units. */
+    atomic_bool has_state;  /* by the worker: it holds units that would be lost with it */
+    atomic_bool is_done;    /* likewise: the job is done, the termination message written, and this
+                               worker waits for its release */
+    atomic_bool is_leaving; /* by the handler: the process is to end soon. The worker goes on, and
+                               reports it, so that others can take its units. */
 };
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a handler may use them");
 
 struct worker_params {
     int slot;

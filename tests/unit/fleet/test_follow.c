@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,8 +25,8 @@ static struct worker {
     int port;
     struct report report;
     struct progress progress;
-    int n_posts, n_halts, n_orders;
-    int64_t ordered; /* the last checkpoint */
+    atomic_int n_posts, n_halts, n_orders; /* without the lock */
+    _Atomic int64_t ordered;               /* the last checkpoint, likewise */
     bool refuses;
     bool ignores_halts; /* its session goes on */
 } workers[N_WORKERS];
@@ -41,6 +42,7 @@ static void answer_request(struct worker *w, const struct server_request *r,
 {
     struct revision revision;
     struct peers peers;
+    int64_t order;
     int number;
 
     out->type = "application/json";
@@ -54,7 +56,8 @@ static void answer_request(struct worker *w, const struct server_request *r,
         if (w->report.session == REPORT_RUNNING && !w->ignores_halts)
             w->report.session = REPORT_HALTED;
     } else if (strcmp(r->path, "/v1/checkpoint") == 0 &&
-               progress_order_parse(r->body, r->n_body, &w->ordered, NULL) == ERR_OK) {
+               progress_order_parse(r->body, r->n_body, &order, NULL) == ERR_OK) {
+        w->ordered = order;
         w->n_orders++;
     } else if (!w->refuses &&
                revision_post_parse(r->body, r->n_body, &revision, &peers, NULL) == ERR_OK) {

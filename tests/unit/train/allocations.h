@@ -1,6 +1,6 @@
 /* How often a test program has asked for memory: it replaces the C library's functions.
  *
- * Counted is what our code and the libraries take. Under the sanitizer, which has allocators of its
+ * Counted is what our code and the libraries take. Under sanitizers, which have allocators of their
  * own, nothing is: COUNTS is false.
  */
 #ifndef ALLOCATIONS_H
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static _Atomic int n_allocations;
-#ifdef __SANITIZE_ADDRESS__
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define COUNTS false
 #else
 #define COUNTS true

@@ -27,7 +27,7 @@ static const struct hmac_key other_key = {{7, 7, 8}};
 
 struct fixture {
     struct mailbox mailbox;
-    volatile sig_atomic_t is_leaving;
+    atomic_bool is_leaving;
     struct control *control;
     int port;
     int health_port;
@@ -60,7 +60,7 @@ static int open_ports(void **state, bool takes_revisions)
 
     (void)state;
     n_ends = 0;
-    f.is_leaving = 0;
+    f.is_leaving = false;
     mailbox_init(&f.mailbox);
     f.mailbox.is_leaving = &f.is_leaving;
     mailbox_set_progress(&f.mailbox, &p);
@@ -499,7 +499,7 @@ static void control_ends_a_worker_that_leaves_when_no_one_calls(void **state)
     (void)usleep(2 * ABANDONED_MS * 1000);
     assert_int_equal(n_ends, 0); /* it does not leave */
     start_ms = clock_now_ms();
-    f.is_leaving = 1;
+    f.is_leaving = true;
     wait_end();
     assert_true(end_ms - start_ms >= ABANDONED_MS);
 }
@@ -510,7 +510,7 @@ static void control_counts_from_the_last_call_that_was_signed(void **state)
     int64_t called_ms = start_ms;
 
     (void)state;
-    f.is_leaving = 1;
+    f.is_leaving = true;
     while (called_ms < start_ms + 3 * ABANDONED_MS) {
         called_ms = clock_now_ms();
         assert_int_equal(get("/v1/report"), 200);

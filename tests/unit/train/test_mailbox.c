@@ -124,13 +124,13 @@ static void mailbox_releases_a_worker_that_is_done(void **state)
 
 static void mailbox_reports_that_its_process_is_to_end(void **state)
 {
-    volatile sig_atomic_t is_leaving = 0;
+    atomic_bool is_leaving = false;
 
     (void)state;
     assert_false(report_now().is_leaving);
     box.is_leaving = &is_leaving;
     assert_false(report_now().is_leaving);
-    is_leaving = 1;
+    is_leaving = true;
     assert_true(report_now().is_leaving);
     assert_false(report_now().has_saved);
     atomic_store(&box.has_saved, true);
