@@ -64,7 +64,7 @@ probe_priority() { # one of the chart's own, another one, or none
     render >"$dir/text" && grep -q -- '--probe-priority-class=rel-skyjob-probe$' "$dir/text" &&
         grep -A1 'name: rel-skyjob-probe$' "$dir/text" && grep -qx 'value: -1000000000' "$dir/text" &&
         grep -qx 'preemptionPolicy: Never' "$dir/text" || return
-    render --set probePriorityClass.create=false >"$dir/text" && ! grep -q 'PriorityClass\|probe-priority-class' "$dir/text" &&
+    render --set probePriorityClass.create=false >"$dir/text" && ! grep -q '^kind: PriorityClass\|probe-priority-class' "$dir/text" &&
         render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
 }
 installs() {
@@ -80,9 +80,9 @@ rights() {
     may_there create leases.coordination.k8s.io && may_there patch leases.coordination.k8s.io/skyjob-operator &&
         ! may_there patch leases.coordination.k8s.io/other && ! may create leases.coordination.k8s.io || return
     may create pods && may patch nodes && may update skyjobs --subresource=finalizers && may patch skyjobs --subresource=status &&
-        may get persistentvolumeclaims && may create networkpolicies.networking.k8s.io && may get secrets && may create secrets && may get persistentvolumes || return
+        may get persistentvolumeclaims && may create networkpolicies.networking.k8s.io && may get secrets && may create secrets && may get persistentvolumes && may delete skyjobs || return
     local what
-    for what in 'list secrets' 'watch secrets' 'update secrets' 'delete secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'list persistentvolumes' 'list persistentvolumeclaims' 'create persistentvolumeclaims' 'update skyjobs' 'delete skyjobs' \
+    for what in 'list secrets' 'watch secrets' 'update secrets' 'delete secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'list persistentvolumes' 'list persistentvolumeclaims' 'create persistentvolumeclaims' 'update skyjobs' \
         'create clusterroles' 'bind clusterroles' 'escalate clusterroles' 'impersonate users' 'create services' 'list networkpolicies.networking.k8s.io' 'delete networkpolicies.networking.k8s.io' 'create deployments'; do
         # shellcheck disable=SC2086 # verb and resource
         if may $what; then echo "may $what"; return 1; fi
