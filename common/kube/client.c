@@ -292,7 +292,7 @@ static enum err_code send_request(struct kube_client *c, const struct http_reque
         return err_set(err, ERR_AGAIN, "rate limited (Retry-After), %lld ms left",
                        (long long)quiet_ms);
     if (c->is_stale || now_ms - c->credentials_ms >= KUBE_TOKEN_AGE_MS) {
-        kube_config_refresh(&c->config);
+        kube_config_refresh(&c->config, c->is_stale);
         c->credentials_ms = now_ms;
         c->is_stale = false;
     }

@@ -7,14 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/yaml.h"
+#include "kube/plugin.h"
 
 void kube_config_deinit(struct kube_config *c)
 {
-    char *const texts[] = {c->server,  c->namespace, c->token,   c->token_file,     c->ca_pem,
-                           c->ca_file, c->cert_pem,  c->key_pem, c->tls_server_name};
+    char *const texts[] = {c->server,         c->namespace, c->token,    c->token_file,
+                           c->ca_pem,         c->ca_file,   c->cert_pem, c->key_pem,
+                           c->cert_file,      c->key_file,  c->plugin,   c->plugin_folder,
+                           c->tls_server_name};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
@@ -117,33 +121,43 @@ static const char *text_of(const struct json *object, const char *key)
     return json_string(json_get(object, key), "");
 }
 
-/* The value under `kind` of the list's entry with this name: {name: NAME, <kind>: {...}}. */
-static const struct json *find_named(const struct json *root, const char *list, const char *kind,
-                                     const char *name)
-{
-    const struct json *entry = json_first(json_get(root, list));
+/* The files that were read, the first one first. */
+struct sources {
+    int n;
+    struct source {
+        struct json *root;
+        char folder[PATH_MAX]; /* to which paths in it are relative */
+    } list[KUBE_CONFIG_FILES_MAX];
+};
 
-    while (entry && strcmp(text_of(entry, "name"), name) != 0)
-        entry = json_next(entry);
-    return json_get(entry, kind);
+/* The value under `kind` of the list's entry with this name: {name: NAME, <kind>: {...}}. */
+static const struct json *find_named(const struct sources *s, const char *list, const char *kind,
+                                     const char *name, const char **out_folder)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct json *entry = json_first(json_get(s->list[i].root, list));
+
+        while (entry && strcmp(text_of(entry, "name"), name) != 0)
+            entry = json_next(entry);
+        *out_folder = s->list[i].folder;
+        if (entry)
+            return json_get(entry, kind);
+    }
+    return NULL;
 }
 
 /* A PEM text that is in the file itself as `<name>-data`, or in another file named by `<name>`. */
 static enum err_code take_pem(const struct json *from, const char *name, const char *folder,
-                              char **out, struct err *err)
+                              char **out_path, char **out, struct err *err)
 {
     char data_name[64];
-    char *path = NULL;
-    enum err_code rc;
 
     (void)snprintf(data_name, sizeof data_name, "%s-data", name);
     if (*text_of(from, data_name))
         return decode_text(data_name, text_of(from, data_name), out, err);
     if (!*text_of(from, name))
         return ERR_OK;
-    rc = read_file(folder, text_of(from, name), false, &path, out, err);
-    free(path);
-    return rc;
+    return read_file(folder, text_of(from, name), false, out_path, out, err);
 }
 
 static enum err_code take_cluster(const struct json *cluster, const char *folder,
@@ -160,11 +174,21 @@ static enum err_code take_cluster(const struct json *cluster, const char *folder
     for (size_t n = rc == ERR_OK ? strlen(server) : 0; n > 0 && server[n - 1] == '/'; n--)
         c->server[n - 1] = '\0';
     if (rc == ERR_OK)
-        rc = take_pem(cluster, "certificate-authority", folder, &c->ca_pem, err);
+        rc = take_pem(cluster, "certificate-authority", folder, &c->ca_file, &c->ca_pem, err);
     if (rc == ERR_OK)
         rc = copy_text(text_of(cluster, "tls-server-name"), &c->tls_server_name, err);
     c->insecure = json_bool(json_get(cluster, "insecure-skip-tls-verify"), false);
     return rc;
+}
+
+/* It is run once server and CA are known. */
+static enum err_code take_plugin(const struct json *exec, const char *folder, struct kube_config *c,
+                                 struct err *err)
+{
+    c->plugin = json_print(exec);
+    if (!c->plugin)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the configuration");
+    return copy_text(folder, &c->plugin_folder, err);
 }
 
 static enum err_code take_user(const struct json *user, const char *folder, struct kube_config *c,
@@ -174,8 +198,6 @@ static enum err_code take_user(const struct json *user, const char *folder, stru
         const char *key;
         const char *why;
     } refused[] = {
-        {"exec", "exec plugins are not run: use a token or a client certificate, "
-                 "for instance from `kubectl create token`"},
         {"auth-provider", "auth-provider plugins are not supported: use a token"},
         {"username", "a user name with password is not supported: use a token"},
         {"as", "impersonation is not supported"},
@@ -187,11 +209,13 @@ static enum err_code take_user(const struct json *user, const char *folder, stru
             return err_set(err, ERR_INVALID, "%s", refused[i].why);
     if (json_kind_of(json_get(user, "token")) == JSON_NUMBER)
         return err_set(err, ERR_INVALID, "the token reads as a number: put it in quotes");
-    rc = take_pem(user, "client-certificate", folder, &c->cert_pem, err);
+    rc = take_pem(user, "client-certificate", folder, &c->cert_file, &c->cert_pem, err);
     if (rc == ERR_OK)
-        rc = take_pem(user, "client-key", folder, &c->key_pem, err);
+        rc = take_pem(user, "client-key", folder, &c->key_file, &c->key_pem, err);
     if (rc == ERR_OK && !c->cert_pem != !c->key_pem)
         rc = err_set(err, ERR_INVALID, "a client certificate and its key come together");
+    if (rc == ERR_OK && json_kind_of(json_get(user, "exec")) > JSON_NULL)
+        rc = take_plugin(json_get(user, "exec"), folder, c, err);
     if (rc != ERR_OK)
         return rc;
     if (!*text_of(user, "tokenFile")) /* the file wins, as with kubectl */
@@ -199,15 +223,17 @@ static enum err_code take_user(const struct json *user, const char *folder, stru
     return read_file(folder, text_of(user, "tokenFile"), true, &c->token_file, &c->token, err);
 }
 
-static enum err_code take_context(const struct json *root, const char *name, const char *folder,
-                                  struct kube_config *c, struct err *err)
+static enum err_code take_context(const struct sources *s, const char *name, struct kube_config *c,
+                                  struct err *err)
 {
-    const struct json *context = find_named(root, "contexts", "context", name);
+    const char *folder, *cluster_folder, *user_folder;
+    const struct json *context = find_named(s, "contexts", "context", name, &folder);
     const char *cluster_name = text_of(context, "cluster");
     const char *user_name = text_of(context, "user");
     const char *namespace = text_of(context, "namespace");
-    const struct json *cluster = find_named(root, "clusters", "cluster", cluster_name);
-    const struct json *user = find_named(root, "users", "user", user_name);
+    const struct json *cluster =
+        find_named(s, "clusters", "cluster", cluster_name, &cluster_folder);
+    const struct json *user = find_named(s, "users", "user", user_name, &user_folder);
     enum err_code rc;
 
     if (!context)
@@ -218,40 +244,102 @@ static enum err_code take_context(const struct json *root, const char *name, con
     if (!user && *user_name)
         return err_set(err, ERR_INVALID, "context \"%.60s\": there is no user \"%.80s\"", name,
                        user_name);
-    rc = take_cluster(cluster, folder, c, err);
+    rc = take_cluster(cluster, cluster_folder, c, err);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "cluster \"%.80s\"", cluster_name);
-    rc = take_user(user, folder, c, err);
+    rc = take_user(user, user_folder, c, err);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "user \"%.80s\"", user_name);
     return copy_text(*namespace ? namespace : "default", &c->namespace, err);
 }
 
-enum err_code kube_config_parse(const struct buf *yaml, const char *folder, const char *context,
-                                struct kube_config *out, struct err *err)
+static enum err_code add_source(struct sources *s, const struct buf *yaml, const char *folder,
+                                struct err *err)
 {
     struct buf text = {.max = 2 * KUBE_CONFIG_MAX_BYTES};
-    struct kube_config c = {0};
-    struct json *root = NULL;
+    struct source *to = &s->list[s->n];
     enum err_code rc = yaml_to_json(buf_text(yaml), yaml->len, 0, &text, err);
 
     if (rc == ERR_NOT_FOUND) /* an empty file; to the caller "not found" would mean no file */
         rc = err_set(err, ERR_INVALID, "the file is empty");
     if (rc == ERR_OK)
-        rc = json_parse(text.data, text.len, &root, err);
-    if (rc == ERR_OK && !context)
-        context = text_of(root, "current-context");
-    if (rc == ERR_OK && *context == '\0')
+        rc = json_parse(text.data, text.len, &to->root, err);
+    if (rc == ERR_OK) {
+        (void)snprintf(to->folder, sizeof to->folder, "%s", folder);
+        s->n++;
+    }
+    buf_deinit(&text);
+    return rc;
+}
+
+static void close_sources(struct sources *s)
+{
+    for (int i = 0; i < s->n; i++)
+        json_free(s->list[i].root);
+}
+
+/* Run the plugin; what it gives replaces what there is. */
+static enum err_code log_in(struct kube_config *c, struct err *err)
+{
+    const struct plugin_cluster cluster = {.server = c->server,
+                                           .ca_pem = c->ca_pem,
+                                           .tls_server_name = c->tls_server_name,
+                                           .insecure = c->insecure};
+    struct plugin_credentials got;
+    struct json *exec = NULL;
+    enum err_code rc = json_parse(c->plugin, strlen(c->plugin), &exec, err);
+
+    if (rc == ERR_OK)
+        rc = plugin_run(exec, c->plugin_folder, &cluster, &got, err);
+    json_free(exec);
+    if (rc != ERR_OK)
+        return rc;
+    free(c->token);
+    free(c->cert_pem);
+    free(c->key_pem);
+    c->token = got.token;
+    c->cert_pem = got.cert_pem;
+    c->key_pem = got.key_pem;
+    c->expires_ms = got.expires_ms;
+    return ERR_OK;
+}
+
+static enum err_code take_sources(const struct sources *s, const char *context,
+                                  struct kube_config *out, struct err *err)
+{
+    struct kube_config c = {0};
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < s->n && !context; i++)
+        if (*text_of(s->list[i].root, "current-context"))
+            context = text_of(s->list[i].root, "current-context");
+    if (!context || !*context)
         rc = err_set(err, ERR_INVALID, "no current-context is set and none was named");
     if (rc == ERR_OK)
-        rc = take_context(root, context, folder, &c, err);
+        rc = take_context(s, context, &c, err);
+    if (rc == ERR_OK && c.plugin)
+        rc = log_in(&c, err);
     if (rc == ERR_OK) {
         *out = c;
         c = (struct kube_config){0};
     }
     kube_config_deinit(&c);
-    json_free(root);
-    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code kube_config_parse(const struct buf *yaml, const char *folder, const char *context,
+                                struct kube_config *out, struct err *err)
+{
+    struct sources *s = calloc(1, sizeof *s);
+    enum err_code rc = s ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for the configuration");
+
+    if (rc == ERR_OK)
+        rc = add_source(s, yaml, folder, err);
+    if (rc == ERR_OK)
+        rc = take_sources(s, context, out, err);
+    if (s)
+        close_sources(s);
+    free(s);
     return rc;
 }
 
@@ -284,19 +372,52 @@ enum err_code kube_config_in_cluster(const char *folder, const char *host, const
     return ERR_OK;
 }
 
-/* The first of the files in a list "a:b:c" that exists; else the last name, for the error. */
-static void first_existing(const char *list, char out[static PATH_MAX])
+static enum err_code read_source(struct sources *s, const char *path, struct err *err)
 {
-    out[0] = '\0';
-    while (*list) {
+    struct buf text = {.max = KUBE_CONFIG_MAX_BYTES};
+    char folder[PATH_MAX];
+    enum err_code rc = file_read(path, &text, err);
+
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "kubeconfig");
+    (void)snprintf(folder, sizeof folder, "%s", path);
+    rc = add_source(s, &text, dirname(folder), err);
+    buf_deinit(&text);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "kubeconfig %s", path);
+}
+
+/* Those of the files in a list "a:b:c" that exist; if none does, the error names the last. */
+static enum err_code read_list(struct sources *s, const char *list, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    char path[PATH_MAX] = "";
+
+    while (*list && rc == ERR_OK) {
         const char *end = strchrnul(list, ':');
 
         if (end > list)
-            (void)snprintf(out, PATH_MAX, "%.*s", (int)(end - list), list);
-        if (end > list && access(out, F_OK) == 0)
-            return;
+            (void)snprintf(path, sizeof path, "%.*s", (int)(end - list), list);
+        if (end > list && access(path, F_OK) == 0)
+            rc = s->n < KUBE_CONFIG_FILES_MAX
+                     ? read_source(s, path, err)
+                     : err_set(err, ERR_INVALID, "$KUBECONFIG: more than %d files",
+                               KUBE_CONFIG_FILES_MAX);
         list = *end ? end + 1 : end;
     }
+    return rc == ERR_OK && s->n == 0 ? read_source(s, path, err) : rc;
+}
+
+static enum err_code load(struct sources *s, const char *path, const char *list,
+                          const char *context, struct kube_config *out, struct err *err)
+{
+    enum err_code rc = path ? read_source(s, path, err) : read_list(s, list, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = take_sources(s, context, out, err);
+    if (rc != ERR_OK)
+        err_wrap(err, rc, "kubeconfig %s", path ? path : list);
+    return rc;
 }
 
 enum err_code kube_config_load(const char *path, const char *context, struct kube_config *out,
@@ -306,18 +427,14 @@ enum err_code kube_config_load(const char *path, const char *context, struct kub
     const char *host = getenv("KUBERNETES_SERVICE_HOST");
     const char *port = getenv("KUBERNETES_SERVICE_PORT");
     const char *home = getenv("HOME");
-    struct buf text = {.max = KUBE_CONFIG_MAX_BYTES};
+    struct sources *s;
     char found[PATH_MAX];
-    char folder[PATH_MAX];
     enum err_code rc;
 
-    if (!path && list && *list) {
-        first_existing(list, found);
-        path = found;
-    } else if (!path && host && *host && access(KUBE_ACCOUNT_FOLDER "/token", F_OK) == 0) {
-        return kube_config_in_cluster(KUBE_ACCOUNT_FOLDER, host, port && *port ? port : "443", out,
-                                      err);
-    } else if (!path) {
+    if (!path && !(list && *list)) {
+        if (host && *host && access(KUBE_ACCOUNT_FOLDER "/token", F_OK) == 0)
+            return kube_config_in_cluster(KUBE_ACCOUNT_FOLDER, host, port && *port ? port : "443",
+                                          out, err);
         (void)snprintf(found, sizeof found, "%s/.kube/config", home ? home : "");
         if (access(found, F_OK) != 0)
             return err_set(err, ERR_NOT_FOUND,
@@ -325,23 +442,42 @@ enum err_code kube_config_load(const char *path, const char *context, struct kub
                            found);
         path = found;
     }
-    (void)snprintf(folder, sizeof folder, "%s", path);
-    rc = file_read(path, &text, err);
-    if (rc != ERR_OK)
-        err_wrap(err, rc, "kubeconfig");
-    if (rc == ERR_OK) {
-        rc = kube_config_parse(&text, dirname(folder), context, out, err);
-        if (rc != ERR_OK)
-            err_wrap(err, rc, "kubeconfig %s", path);
-    }
-    buf_deinit(&text);
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the configuration");
+    rc = load(s, path, list, context, out, err);
+    close_sources(s);
+    free(s);
     return rc;
 }
 
-void kube_config_refresh(struct kube_config *c)
+/* Both or neither: a new certificate goes with its new key. */
+static void refresh_certificate(struct kube_config *c)
 {
+    char *cert = NULL, *key = NULL;
+
+    if (read_text(c->cert_file, false, &cert, NULL) == ERR_OK &&
+        read_text(c->key_file, false, &key, NULL) == ERR_OK) {
+        free(c->cert_pem);
+        free(c->key_pem);
+        c->cert_pem = cert;
+        c->key_pem = key;
+        return;
+    }
+    free(cert);
+    free(key);
+}
+
+void kube_config_refresh(struct kube_config *c, bool is_refused)
+{
+    bool has_expired = c->expires_ms > 0 && clock_wall_ms() >= c->expires_ms;
+
     if (c->token_file)
         (void)!read_text(c->token_file, true, &c->token, NULL);
     if (c->ca_file)
         (void)!read_text(c->ca_file, false, &c->ca_pem, NULL);
+    if (c->cert_file && c->key_file)
+        refresh_certificate(c);
+    if (c->plugin && (is_refused || has_expired))
+        (void)!log_in(c, NULL);
 }

@@ -1,5 +1,10 @@
 #include "kube/config.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
 #include "scratch.h"
 #include "suite.h"
 
@@ -87,9 +92,12 @@ static struct row rows[] = {
      "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"http://h\"}}],"
      "\"current-context\":\"b\"}",
      .want = {.server = TEXT("http://h"), .namespace = TEXT("default")}},
-    {"config_refuses_exec_plugins",
-     CONFIG(SERVER, "    exec: {command: aws-iam-authenticator}\n", ""),
-     .error = "user \"u\": exec plugins are not run"},
+    {"config_names_a_plugin_that_fails",
+     CONFIG(SERVER,
+            TOKEN "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, "
+                  "args: [-c, 'exit 1']}\n",
+            ""),
+     .error = "exec plugin sh: ended with status 1"},
     {"config_refuses_auth_providers", CONFIG(SERVER, "    auth-provider: {name: gcp}\n", ""),
      .error = "auth-provider"},
     {"config_refuses_passwords", CONFIG(SERVER, "    username: a\n    password: b\n", ""),
@@ -204,15 +212,114 @@ static void config_refresh_reads_a_rotated_token_and_keeps_an_old_one_else(void 
     assert_int_equal(kube_config_in_cluster(scratch, "h", "443", &c, &err), ERR_OK);
     put("token", "rotated");
     put("ca.crt", "new CA");
-    kube_config_refresh(&c);
+    kube_config_refresh(&c, false);
     assert_string_equal(c.token, "rotated");
     assert_string_equal(c.ca_pem, "new CA");
     put("token", "");
-    kube_config_refresh(&c);
+    kube_config_refresh(&c, false);
     assert_string_equal(c.token, "rotated");
     put("token", "from-file\n");
     put("ca.crt", "CA text\n");
     kube_config_deinit(&c);
+}
+
+/* A certificate is taken with its key only. */
+static void config_refresh_reads_a_new_certificate_with_its_key(void **state)
+{
+    static const char text[] =
+        CONFIG(SERVER "    certificate-authority: ca.crt\n",
+               "    client-certificate: client.crt\n    client-key: client.key\n", "");
+    struct buf yaml = {.max = 4096};
+    struct kube_config c = {0};
+
+    (void)state;
+    put("client.key", "KEY text\n");
+    assert_int_equal(buf_add(&yaml, text, strlen(text), NULL), ERR_OK);
+    assert_int_equal(kube_config_parse(&yaml, scratch, NULL, &c, &err), ERR_OK);
+    put("client.crt", "new CERT");
+    put("client.key", "");
+    kube_config_refresh(&c, false);
+    assert_string_equal(c.cert_pem, "CERT text\n");
+    put("client.key", "new KEY");
+    put("ca.crt", "new CA");
+    kube_config_refresh(&c, false);
+    assert_string_equal(c.cert_pem, "new CERT");
+    assert_string_equal(c.key_pem, "new KEY");
+    assert_string_equal(c.ca_pem, "new CA");
+    put("client.crt", "CERT text\n");
+    put("ca.crt", "CA text\n");
+    kube_config_deinit(&c);
+    buf_deinit(&yaml);
+}
+
+#define LOG_IN                                                                                     \
+    "    exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, "                   \
+    "interactiveMode: Never}\n"
+#define CREDENTIAL(status)                                                                         \
+    "#!/bin/sh\necho '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":"               \
+    "\"ExecCredential\",\"status\":{" status "}}'\n"
+
+static void put_login(const char *text)
+{
+    char path[128];
+
+    put("login", text);
+    (void)snprintf(path, sizeof path, "%s/login", scratch);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void config_refresh_runs_a_plugin_when_what_it_gave_is_refused_or_old(void **state)
+{
+    static const char text[] = CONFIG(SERVER, LOG_IN, "");
+    struct buf yaml = {.max = 4096};
+    struct kube_config c = {0};
+
+    (void)state;
+    put_login(CREDENTIAL("\"token\":\"one\""));
+    assert_int_equal(buf_add(&yaml, text, strlen(text), NULL), ERR_OK);
+    assert_int_equal(kube_config_parse(&yaml, scratch, NULL, &c, &err), ERR_OK);
+    assert_string_equal(c.token, "one");
+    put_login(CREDENTIAL("\"token\":\"two\",\"expirationTimestamp\":\"1970-01-01T00:00:01Z\""));
+    kube_config_refresh(&c, false);
+    assert_string_equal(c.token, "one"); /* good until it is refused */
+    kube_config_refresh(&c, true);
+    assert_string_equal(c.token, "two");
+    put_login("#!/bin/sh\nexit 1\n");
+    kube_config_refresh(&c, false);
+    assert_string_equal(c.token, "two"); /* it has expired, but there is no other */
+    put_login(CREDENTIAL("\"token\":\"three\""));
+    kube_config_refresh(&c, false);
+    assert_string_equal(c.token, "three");
+    kube_config_deinit(&c);
+    buf_deinit(&yaml);
+}
+
+/* As kubectl merges them: what has the same name is that of the first file, paths are relative to
+ * the file that has them. */
+static void config_load_merges_several_files(void **state)
+{
+    char list[300];
+    struct kube_config c = {0};
+
+    (void)state;
+    put("one", "contexts: [{name: a, context: {cluster: c, user: u, namespace: one}}]\n"
+               "users: [{name: u, user: {token: first}}]\n");
+    put("two", CONFIG(SERVER "    certificate-authority: ca.crt\n", TOKEN, ""));
+    put("three", "current-context: nope\nusers: [{name: v, user: {token: third}}]\n");
+    (void)snprintf(list, sizeof list, "%s/one:/nowhere/a:%s/two:%s/three", scratch, scratch,
+                   scratch);
+    assert_int_equal(setenv("KUBECONFIG", list, 1), 0);
+    assert_int_equal(kube_config_load(NULL, "a", &c, &err), ERR_OK);
+    assert_string_equal(c.namespace, "one");
+    assert_string_equal(c.token, "first");
+    assert_string_equal(c.server, "https://10.0.0.1:6443");
+    assert_string_equal(c.ca_pem, "CA text\n");
+    kube_config_deinit(&c);
+    assert_int_equal(kube_config_load(NULL, NULL, &c, &err), ERR_OK); /* the context x of two */
+    assert_string_equal(c.namespace, "default");
+    assert_string_equal(c.token, "first");
+    kube_config_deinit(&c);
+    assert_int_equal(unsetenv("KUBECONFIG"), 0);
 }
 
 static void config_load_looks_where_kubectl_looks(void **state)
@@ -258,6 +365,9 @@ int main(void)
         cmocka_unit_test(config_reads_a_service_account),
         cmocka_unit_test(config_puts_brackets_around_an_ipv6_host),
         cmocka_unit_test(config_refresh_reads_a_rotated_token_and_keeps_an_old_one_else),
+        cmocka_unit_test(config_refresh_reads_a_new_certificate_with_its_key),
+        cmocka_unit_test(config_refresh_runs_a_plugin_when_what_it_gave_is_refused_or_old),
+        cmocka_unit_test(config_load_merges_several_files),
         cmocka_unit_test(config_load_looks_where_kubectl_looks),
         cmocka_unit_test(config_load_names_the_file_that_is_wrong),
     };
