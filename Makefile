@@ -101,6 +101,8 @@ SUPPORT_fleet := loopback
 SUPPORT_wire := proxy
 SUPPORT_train := proxy
 
+# Memory is refused.
+LDFLAGS_test_no_memory := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 # Calls to workers are answered by the test.
 LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision,--wrap=fleet_end
 # Calls that write files are recorded, or fail.

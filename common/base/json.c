@@ -3,6 +3,7 @@
 #include <cJSON.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +168,31 @@ static enum err_code check_values(const cJSON *node, struct err *err)
     return rc;
 }
 
+/* The parser does not say why it fails: it asks here for memory. */
+static _Thread_local bool lacks_memory;
+
+static void *allocate(size_t n)
+{
+    void *p = malloc(n);
+
+    lacks_memory = lacks_memory || !p;
+    return p;
+}
+
+static void set_up_parser(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = allocate, .free_fn = free});
+}
+
+static cJSON *run_parser(const char *text, size_t len, const char **end)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, set_up_parser);
+    lacks_memory = false;
+    return cJSON_ParseWithLengthOpts(text, len, end, false);
+}
+
 static enum err_code parse(const char *text, size_t len, bool is_tolerant, struct json **out,
                            struct err *err)
 {
@@ -195,10 +221,12 @@ static enum err_code parse(const char *text, size_t len, bool is_tolerant, struc
                 memcpy(copy + i, "\\ufffd", 6);
         text = copy;
     }
-    root = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    root = run_parser(text, len, &end);
     while (root && end < text + len && strchr(" \t\r\n", *end))
         end++;
-    if (!root)
+    if (!root && lacks_memory)
+        rc = err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of JSON", len);
+    else if (!root)
         rc = err_set(err, ERR_INVALID, "not JSON at byte %zu", end ? (size_t)(end - text) : 0);
     else if (end != text + len)
         rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));

@@ -85,9 +85,14 @@ static enum err_code take_spec(const struct json *json, int64_t generation, stru
         spec->json = filled;
     }
     spec->n_users = 1;
-    spec->is_valid =
-        spec_parse(spec->json, &spec->parsed, &problem) == ERR_OK &&
-        spec_check_best(&spec->parsed, spec->parsed.output.claim[0], &problem) == ERR_OK;
+    rc = spec_parse(spec->json, &spec->parsed, &problem);
+    if (rc == ERR_OK)
+        rc = spec_check_best(&spec->parsed, spec->parsed.output.claim[0], &problem);
+    if (rc == ERR_NO_MEMORY) { /* which says nothing about the spec */
+        parse_release_spec(&spec);
+        return err_set(err, rc, "%s", problem.text);
+    }
+    spec->is_valid = rc == ERR_OK;
     if (!spec->is_valid)
         (void)snprintf(spec->problem, sizeof spec->problem, "%s", problem.text);
     parse_release_spec(&out->spec);
@@ -353,16 +358,18 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
 enum err_code parse_revision(const struct json *object, struct store_revision *out, struct err *err)
 {
     const char *text = json_string(json_get(json_get(object, "data"), REVISION_FILE), "");
+    enum err_code rc;
 
     out->number = read_number(object, LABEL_REVISION);
     COPY(out->uid, metadata(object, "uid"));
     out->parsed = malloc(sizeof *out->parsed);
     if (!out->parsed)
         return err_set(err, ERR_NO_MEMORY, "no memory for a revision");
-    if (promise_read(object, out->parsed, err) != ERR_OK) {
+    rc = promise_read(object, out->parsed, err);
+    if (rc != ERR_OK) {
         free(out->parsed);
         out->parsed = NULL;
-        return ERR_OK;
+        return rc == ERR_NO_MEMORY ? rc : ERR_OK;
     }
     out->text.max = REVISION_TEXT_MAX_BYTES;
     return buf_add(&out->text, text, strlen(text), err);
