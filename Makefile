@@ -175,7 +175,9 @@ SLOW_LINK  := $(OUT)/tests/support/slow-link
 LIBS_slow_link := base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link die_at)
-support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(PRELOADS)
+WALK       := $(OUT)/tests/support/spec-walk
+LIBS_walk  := cli fleet kube http balance cluster api base
+support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(WALK) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wpedantic,$(CFLAGS)) -fPIC -shared -o $@ $<
@@ -188,6 +190,9 @@ $(THROTTLE): $(OUT)/obj/tests/support/throttle_main.o $(OUT)/obj/cli/throttle.o 
 $(SLOW_LINK): $(OUT)/obj/tests/support/slow_link.o $(call lib,$(LIBS_slow_link))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_slow_link))
+$(WALK): $(OUT)/obj/tests/support/spec_walk.o $(call lib,$(LIBS_walk))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_walk))
 $(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agent))

@@ -196,6 +196,13 @@ bool spec_is_name(const char *s, size_t max)
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
+static bool is_given(const struct json *spec, const char *path)
+{
+    const struct json *v = json_path(spec, path);
+
+    return v && json_kind_of(v) != JSON_NULL;
+}
+
 /* A path must not leave its volume. */
 static bool is_inside(const char *path)
 {
@@ -222,10 +229,9 @@ static enum err_code check_file(const char *path, const char *name, struct err *
     return ERR_OK;
 }
 
-static enum err_code check_own(const struct spec *s, struct err *err)
+static enum err_code check_own(const struct json *spec, const struct spec *s, struct err *err)
 {
-    bool has_columns = s->data.columns.text[0] || s->data.columns.pair[0] ||
-                       s->data.columns.label[0] || s->data.labels.n > 0;
+    bool has_columns = is_given(spec, "data.columns") || s->data.labels.n > 0;
     const struct task *task = task_find(s->data.task);
     bool is_text = model_is_tied(&s->model);
 
@@ -251,7 +257,7 @@ static enum err_code check_own(const struct spec *s, struct err *err)
 }
 
 /* The task determines the model's head. */
-static enum err_code check_task(struct spec *s, struct err *err)
+static enum err_code check_task(const struct json *spec, struct spec *s, struct err *err)
 {
     const struct task *task = task_find(s->data.task);
     enum err_code rc = check_file("data.files.train", s->data.files.train, err);
@@ -267,19 +273,12 @@ static enum err_code check_task(struct spec *s, struct err *err)
     if (rc == ERR_OK)
         rc = check_file("data.files.test", s->data.files.test, err);
     if (rc == ERR_OK)
-        rc = check_own(s, err);
+        rc = check_own(spec, s, err);
     if (rc == ERR_OK && s->data.sample[0] && strcmp(s->data.sample, s->data.task) != 0)
         rc = err_set(err, ERR_INVALID,
                      "spec.data.source.sample: %s needs spec.data.task to be %s, not %s",
                      s->data.sample, s->data.sample, s->data.task);
     return rc;
-}
-
-static bool is_given(const struct json *spec, const char *path)
-{
-    const struct json *v = json_path(spec, path);
-
-    return v && json_kind_of(v) != JSON_NULL;
 }
 
 static enum err_code check_bucket(const struct spec_bucket *b, struct err *err)
@@ -290,16 +289,11 @@ static enum err_code check_bucket(const struct spec_bucket *b, struct err *err)
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes && !*host; i++)
         if (strncmp(b->endpoint, schemes[i], strlen(schemes[i])) == 0)
             host = b->endpoint + strlen(schemes[i]);
-    if (!b->bucket[0])
-        return err_set(err, ERR_INVALID, "spec.checkpoint.store.s3.bucket: must be given");
     if (strspn(b->bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(b->bucket))
         return err_set(err, ERR_INVALID,
                        "spec.checkpoint.store.s3.bucket: must be the name of a bucket, found "
                        "\"%.63s\"",
                        b->bucket);
-    if (!b->secret[0])
-        return err_set(err, ERR_INVALID,
-                       "spec.checkpoint.store.s3.credentialsSecret: must be given");
     if (b->endpoint[0] && (!*host || *host == '/'))
         return err_set(err, ERR_INVALID,
                        "spec.checkpoint.store.s3.endpoint: must be https://HOST or http://HOST, "
@@ -308,6 +302,26 @@ static enum err_code check_bucket(const struct spec_bucket *b, struct err *err)
     if (!is_inside(b->prefix))
         return err_set(err, ERR_INVALID,
                        "spec.checkpoint.store.s3.prefix: must be a relative path without \"..\"");
+    return ERR_OK;
+}
+
+/* What an object must have if it is there. */
+static enum err_code check_needed(const struct json *spec, struct err *err)
+{
+    static const char *const needed[][2] = {{"data.source.configMap", "name"},
+                                            {"training.earlyStopping", "patience"},
+                                            {"placement.manual", "replicas"},
+                                            {"checkpoint.store.s3", "bucket"},
+                                            {"checkpoint.store.s3", "credentialsSecret"},
+                                            {"resumeFrom", "job"}};
+
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        char path[96];
+
+        (void)snprintf(path, sizeof path, "%s.%s", needed[i][0], needed[i][1]);
+        if (is_given(spec, needed[i][0]) && !is_given(spec, path))
+            return err_set(err, ERR_INVALID, "spec.%s: must be given", path);
+    }
     return ERR_OK;
 }
 
@@ -377,15 +391,30 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
         return err_set(err, ERR_INVALID,
                        "spec.checkpoint.everySteps: give either everySteps or "
                        "spec.checkpoint.everySeconds, not both");
-    if (is_given(spec, "training.earlyStopping") && s->training.patience == 0)
-        return err_set(err, ERR_INVALID, "spec.training.earlyStopping.patience: must be given");
     return check_volumes(spec, s, err);
 }
 
-static enum err_code check_resume(const struct json *spec, const struct spec *s, struct err *err)
+/* A domain, a slash and the characters of a path. */
+static enum err_code check_manager(const struct spec *s, struct err *err)
 {
-    if (is_given(spec, "resumeFrom") && !s->resume_from[0])
-        return err_set(err, ERR_INVALID, "spec.resumeFrom.job: must be given");
+    const char *name = s->managed_by, *slash = strchr(name, '/');
+    size_t n_domain = slash ? (size_t)(slash - name) : 0;
+    bool is_domain = n_domain > 0 && name[0] != '-' && name[0] != '.' && slash[-1] != '-' &&
+                     slash[-1] != '.' &&
+                     strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n_domain;
+
+    if (!name[0] || (is_domain && slash[1] &&
+                     strspn(slash + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789-._~!$&()*+,;=:@%/") == strlen(slash + 1)))
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "spec.managedBy: must be a path after a domain, such as example.com/queue, "
+                   "found \"%.63s\"",
+                   name);
+}
+
+static enum err_code check_resume(const struct spec *s, struct err *err)
+{
     if (!s->resume_from[0])
         return ERR_OK;
     if (!spec_is_name(s->resume_from, SPEC_RESUME_BYTES - 1))
@@ -441,24 +470,32 @@ static enum err_code check_best(struct spec *s, struct err *err)
 
 #define MANUAL "spec.placement.manual.replicas[0].stages"
 
-/* Does the list belong to the strategy, and do its counts make the whole model? */
+/* Does the list belong to the strategy? */
+static enum err_code check_manual(const struct spec *spec, struct err *err)
+{
+    bool is_manual = spec->placement.strategy == SPEC_STRATEGY_MANUAL;
+    bool has_stages = spec->placement.stages.n > 0;
+
+    if (is_manual && !has_stages)
+        return err_set(err, ERR_INVALID,
+                       "spec.placement.strategy: Manual needs spec.placement.manual, such as "
+                       "{replicas: [{stages: [{layers: %d, node: NAME}]}]}",
+                       spec->model.layers > 0 ? spec->model.layers : 1);
+    if (!is_manual && has_stages)
+        return err_set(err, ERR_INVALID,
+                       "spec.placement.manual: is read with strategy Manual only; leave it out or "
+                       "set the strategy");
+    return ERR_OK;
+}
+
+/* Do its counts make the whole model? */
 static enum err_code check_stages(const struct spec *spec, struct err *err)
 {
     const struct spec_stages *stages = &spec->placement.stages;
-    bool is_manual = spec->placement.strategy == SPEC_STRATEGY_MANUAL;
     bool counts_units = stages->n > 0 && stages->list[0].units > 0;
     int want = counts_units ? model_units(&spec->model) : spec->model.layers;
     int sum = 0;
 
-    if (is_manual && stages->n == 0)
-        return err_set(err, ERR_INVALID,
-                       "spec.placement.strategy: Manual needs spec.placement.manual, such as "
-                       "{replicas: [{stages: [{layers: %d, node: NAME}]}]}",
-                       spec->model.layers);
-    if (!is_manual && stages->n > 0)
-        return err_set(err, ERR_INVALID,
-                       "spec.placement.manual: is read with strategy Manual only; leave it out or "
-                       "set the strategy");
     for (int i = 0; i < stages->n; i++) {
         const struct spec_stage *stage = &stages->list[i];
 
@@ -469,7 +506,7 @@ static enum err_code check_stages(const struct spec *spec, struct err *err)
                            counts_units ? "layers" : "units", counts_units ? "units" : "layers");
         sum += counts_units ? stage->units : stage->layers;
     }
-    if (is_manual && sum != want)
+    if (stages->n > 0 && sum != want)
         return err_set(err, ERR_INVALID, MANUAL ": their %s add up to %d, the model has %d",
                        counts_units ? "units" : "layers", sum, want);
     return ERR_OK;
@@ -557,9 +594,9 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
     return ERR_OK;
 }
 
-static enum err_code check_spec(struct spec *s, struct err *err)
+static enum err_code check_spec(const struct json *spec, struct spec *s, struct err *err)
 {
-    enum err_code rc = check_task(s, err);
+    enum err_code rc = check_task(spec, s, err);
     bool has_sizes = spec_has_sizes(s);
     int n_sources = (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') +
                     (s->data.volume.claim[0] != '\0');
@@ -573,7 +610,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
                        "spec.training.batchSize: %d is not a multiple of "
                        "spec.training.microBatches, %d",
                        s->training.batch_size, s->training.micro_batches);
-    if (has_sizes && s->training.max_length > s->model.positions)
+    if (s->model.positions > 0 && s->training.max_length > s->model.positions)
         return err_set(err, ERR_INVALID,
                        "spec.training.maxSequenceLength: %d is above spec.model.maxPositions, %d",
                        s->training.max_length, s->model.positions);
@@ -589,7 +626,9 @@ static enum err_code check_spec(struct spec *s, struct err *err)
     if (s->data.mask_probability <= 0)
         return err_set(err, ERR_INVALID,
                        "spec.data.maskProbability: must be above 0, or there is nothing to learn");
-    rc = has_sizes ? check_stages(s, err) : ERR_OK;
+    rc = check_manual(s, err);
+    if (rc == ERR_OK && has_sizes)
+        rc = check_stages(s, err);
     if (rc == ERR_OK)
         rc = check_best(s, err);
     if (rc == ERR_OK && n_sources != 1)
@@ -644,15 +683,19 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         !s.checkpoint.is_on && s.checkpoint.mode != SPEC_SAVING_NEVER && !s.training.evaluates_only;
     s.checkpoint.is_on = s.checkpoint.is_on || s.checkpoint.is_peers;
     if (rc == ERR_OK)
+        rc = check_needed(json, err);
+    if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
         rc = check_sync(json, &s, err);
     if (rc == ERR_OK)
         rc = pods_check(json_get(json, "worker"), err);
     if (rc == ERR_OK)
-        rc = check_resume(json, &s, err);
+        rc = check_resume(&s, err);
     if (rc == ERR_OK)
-        rc = check_spec(&s, err);
+        rc = check_manager(&s, err);
+    if (rc == ERR_OK)
+        rc = check_spec(json, &s, err);
     if (s.training.keeps_best && s.checkpoint.mode == SPEC_SAVING_AUTO)
         s.checkpoint.mode = SPEC_SAVING_BACKGROUND; /* they are read into the copy */
     if (rc == ERR_OK)

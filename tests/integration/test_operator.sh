@@ -169,6 +169,11 @@ spec: {placement: {strategy: Manual, manual: {replicas: [{stages: [{units: 3}]}]
 Y
     until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*add up to 3, the model has 11'
 }
+walks() { # every field with values of all kinds: what the API server takes is what the programs take
+    printf '%s\n' 'apiVersion: skyjob.dev/v1alpha1' 'kind: SkyJob' 'metadata: {name: walk}' \
+        'spec: {data: {source: {sample: MNLI}}, managedBy: example.com/nobody}' | kubectl apply -f - >/dev/null &&
+        "$OUT/tests/support/spec-walk" --kubeconfig "$KUBECONFIG" walk
+}
 samples() { # what the repository shows is what the API server takes
     local file
     for file in manifests/samples/*.yaml; do kubectl create --dry-run=server -f "$file" || return; done
@@ -1127,6 +1132,7 @@ kill -0 "$operator" || { cat "$dir/operator.log"; exit 1; }
 check 'a spec that breaks a rule is refused with the name of its field' bad_specs
 check 'model, data and training cannot be changed, the rest can' immutable
 check 'a spec that only the parser can see to be wrong is not accepted' invalid_for_the_parser
+check 'every field has the same values for the API server and the programs' walks
 check 'the samples are accepted' samples
 check 'kubectl explain describes the fields' until_true 20 explained # soon after the CRD is there
 until_true 90 collects_garbage || exit 1

@@ -75,7 +75,7 @@ static bool takes(const struct field *f, const char *value)
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
            strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
            strstr(err.text, "has its own columns") || strstr(err.text, ": belongs to ") ||
-           strstr(err.text, ": must be given");
+           strstr(err.text, ": must be given") || strstr(err.text, "path after a domain");
 }
 
 static bool takes_number(const struct field *f, double d)
@@ -542,6 +542,26 @@ static struct refused refused[] = {
     {"spec_most_gradients_travel_as_all",
      WITH("\"replicas\": 2, \"sync\": {\"gradientPercent\": 51}"),
      "spec.sync.gradientPercent: 51 is not in 1..50"},
+    {"spec_managers_have_a_domain", WITH("\"managedBy\": \"queue\""),
+     "spec.managedBy: must be a path after a domain, such as example.com/queue, found \"queue\""},
+    {"spec_managers_have_a_path", WITH("\"managedBy\": \"example.com/\""),
+     "spec.managedBy: must be a path after a domain"},
+    {"spec_has_no_empty_columns_of_a_task_with_its_own",
+     "{\"data\": {\"columns\": {}, \"source\": {\"sample\": \"MNLI\"}}}",
+     "spec.data.task: MNLI has its own columns and labels"},
+    {"spec_config_maps_have_a_name",
+     "{\"data\": {\"source\": {\"sample\": \"MNLI\", \"configMap\": {}}}}",
+     "spec.data.source.configMap.name: must be given"},
+    {"spec_manual_has_replicas", WITH("\"placement\": {\"manual\": {}}"),
+     "spec.placement.manual.replicas: must be given"},
+    {"spec_manual_needs_stages_whatever_the_sizes",
+     WITH("\"model\": {\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}, "
+          "\"placement\": {\"strategy\": \"Manual\"}"),
+     "spec.placement.strategy: Manual needs spec.placement.manual"},
+    {"spec_sequences_fit_positions_that_are_given",
+     WITH("\"model\": {\"maxPositions\": 64, \"from\": {\"persistentVolumeClaim\": {\"claimName\": "
+          "\"a\"}}}"),
+     "spec.training.maxSequenceLength: 128 is above spec.model.maxPositions, 64"},
     {"spec_pods_keep_the_operators_labels",
      WITH("\"worker\": {\"labels\": {\"skyjob.dev/job\": \"x\"}}"),
      "spec.worker.labels: \"skyjob.dev/job\" is the operator's own"},
