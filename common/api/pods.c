@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/names.h"
+#include "api/spec.h"
 #include "base/fields.h"
 
 /* Of Kubernetes: a label's value and the name in its key have at most 63 bytes, the DNS name before
@@ -41,34 +43,34 @@ static const struct field secret_fields[] = {
 
 #define ALPHANUMERIC "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-/* Letters and digits at both ends, and `inner` between them too. */
-static bool is_part(const char *s, size_t n, const char *inner)
+/* A label's value, or the name in its key. */
+static bool is_part(const char *s)
 {
-    return n > 0 && strchr(ALPHANUMERIC, s[0]) && strchr(ALPHANUMERIC, s[n - 1]) &&
-           strspn(s, inner) >= n;
+    size_t n = strlen(s);
+
+    return n > 0 && n < PART_BYTES && strchr(ALPHANUMERIC, s[0]) &&
+           strchr(ALPHANUMERIC, s[n - 1]) && strspn(s, ALPHANUMERIC "-_.") == n;
 }
 
 /* "example.com/team" or "team". */
 static bool is_key(const char *s)
 {
     const char *slash = strchr(s, '/');
-    const char *name = slash ? slash + 1 : s;
     size_t n_prefix = slash ? (size_t)(slash - s) : 0;
 
-    if (slash && (n_prefix >= PREFIX_BYTES ||
-                  !is_part(s, n_prefix, "abcdefghijklmnopqrstuvwxyz0123456789-.")))
+    if (slash && (n_prefix >= PREFIX_BYTES || !spec_is_domain(s, n_prefix)))
         return false;
-    return strlen(name) < PART_BYTES && is_part(name, strlen(name), ALPHANUMERIC "-_.");
-}
-
-static bool is_label_value(const char *s)
-{
-    return *s == '\0' || (strlen(s) < PART_BYTES && is_part(s, strlen(s), ALPHANUMERIC "-_."));
+    return is_part(slash ? slash + 1 : s);
 }
 
 static bool is_reserved(const char *key)
 {
-    return strncmp(key, "skyjob.dev/", 11) == 0 || strncmp(key, "app.kubernetes.io/", 18) == 0;
+    static const char *const prefixes[] = {NAMES_GROUP "/", "app.kubernetes.io/"};
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(key, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
 }
 
 static enum err_code check_pairs(const struct json *worker, const char *name, bool are_labels,
@@ -100,7 +102,7 @@ static enum err_code check_pairs(const struct json *worker, const char *name, bo
         if (!value)
             return err_set(err, ERR_INVALID, "spec.worker.%s: \"%.80s\" must be a string, found %s",
                            name, key, json_kind_name(json_kind_of(v)));
-        if (are_labels && !is_label_value(value))
+        if (are_labels && *value && !is_part(value))
             return err_set(err, ERR_INVALID,
                            "spec.worker.%s: \"%.80s\" must be at most 63 letters, digits, \"-\", "
                            "\"_\" and \".\", with a letter or digit at both ends; found \"%.80s\"",

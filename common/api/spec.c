@@ -196,6 +196,12 @@ bool spec_is_name(const char *s, size_t max)
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
+bool spec_is_domain(const char *s, size_t n)
+{
+    return n > 0 && !strchr("-.", s[0]) && !strchr("-.", s[n - 1]) &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") >= n;
+}
+
 static bool is_given(const struct json *spec, const char *path)
 {
     const struct json *v = json_path(spec, path);
@@ -398,12 +404,9 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
 static enum err_code check_manager(const struct spec *s, struct err *err)
 {
     const char *name = s->managed_by, *slash = strchr(name, '/');
-    size_t n_domain = slash ? (size_t)(slash - name) : 0;
-    bool is_domain = n_domain > 0 && name[0] != '-' && name[0] != '.' && slash[-1] != '-' &&
-                     slash[-1] != '.' &&
-                     strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n_domain;
+    bool has_domain = slash && spec_is_domain(name, (size_t)(slash - name));
 
-    if (!name[0] || (is_domain && slash[1] &&
+    if (!name[0] || (has_domain && slash[1] &&
                      strspn(slash + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                        "0123456789-._~!$&()*+,;=:@%/") == strlen(slash + 1)))
         return ERR_OK;

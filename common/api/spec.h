@@ -319,5 +319,9 @@ bool spec_same_workers(const struct spec *a, const struct spec *b);
 
 /* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */
 bool spec_is_name(const char *s, size_t max);
+/* Do the first `n` bytes look like a domain: such characters and '.', none of '-' and '.' at an
+ * end?
+ */
+bool spec_is_domain(const char *s, size_t n);
 
 #endif

@@ -15,16 +15,18 @@
 #define CHUNK_BYTES         65536
 #define JSON_FILE_MAX_BYTES ((size_t)16 << 20)
 
+enum err_code file_error_code(int number)
+{
+    if (number == ENOENT || number == ENOTDIR)
+        return ERR_NOT_FOUND;
+    return number == EACCES || number == EPERM || number == EROFS ? ERR_DENIED : ERR_IO;
+}
+
 enum err_code file_error(struct err *err, const char *what, const char *path)
 {
-    int code = errno;
-    enum err_code rc = ERR_IO;
+    int number = errno;
 
-    if (code == ENOENT || code == ENOTDIR)
-        rc = ERR_NOT_FOUND;
-    else if (code == EACCES || code == EPERM || code == EROFS)
-        rc = ERR_DENIED;
-    return err_set(err, rc, "%s %s: %s", what, path, strerror(code));
+    return err_set(err, file_error_code(number), "%s %s: %s", what, path, strerror(number));
 }
 
 enum err_code file_read(const char *path, struct buf *out, struct err *err)

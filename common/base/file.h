@@ -65,6 +65,8 @@ MUST_CHECK enum err_code folder_json(const char *folder, const char *file, struc
 /* Make renames within a folder survive a power cut. */
 MUST_CHECK enum err_code file_sync_folder(const char *folder, struct err *err);
 
+/* The code for an errno: ERR_NOT_FOUND, ERR_DENIED or ERR_IO. */
+enum err_code file_error_code(int number);
 /* The error of the last system call on `path`: "open PATH: No such file or directory". */
 enum err_code file_error(struct err *err, const char *what, const char *path);
 

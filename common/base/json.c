@@ -168,7 +168,7 @@ static enum err_code check_values(const cJSON *node, struct err *err)
     return rc;
 }
 
-/* The parser does not say why it fails: it asks here for memory. */
+/* The parser does not tell why it failed. It asks here for memory, so that this is known. */
 static _Thread_local bool lacks_memory;
 
 static void *allocate(size_t n)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #define GROUP            "client.authentication.k8s.io/"
 #define INFO             "KUBERNETES_EXEC_INFO="
@@ -157,9 +158,7 @@ static enum err_code make_environment(const struct json *exec, const char *info,
 
 static enum err_code system_failed(int number, const char *what, struct err *err)
 {
-    enum err_code code = number == ENOENT ? ERR_NOT_FOUND : number == EACCES ? ERR_DENIED : ERR_IO;
-
-    return err_set(err, code, "%s: %s", what, strerror(number));
+    return err_set(err, file_error_code(number), "%s: %s", what, strerror(number));
 }
 
 static enum err_code read_all(int fd, struct buf *out, struct err *err)

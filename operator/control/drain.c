@@ -10,7 +10,6 @@
 #include "balance/partition.h"
 #include "base/buf.h"
 #include "control/context.h"
-#include "control/manifest.h"
 
 #define TRIES_MAX 8 /* nodes that are tried for a worker, the fastest first */
 

@@ -7,7 +7,6 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "control/context.h"
-#include "control/manifest.h"
 
 static bool is_paused(struct context *c)
 {
@@ -303,15 +302,32 @@ enum err_code place_request(const struct context *c, const struct spec *spec, st
     return ERR_OK;
 }
 
+/* The last search for a plan, or for a preview; NULL: there was none. */
+static const struct unplaced *last_search(const struct context *c, bool is_preview)
+{
+    const struct unplaced *last = &c->seen->unplaced;
+
+    return last->is_set && last->is_preview == is_preview ? last : NULL;
+}
+
+/* Is it too early for the next one? */
+static bool waits_to_search(struct context *c, const struct unplaced *last)
+{
+    int64_t age_ms = c->seen->now_ms - last->solved_ms;
+
+    if (age_ms < 0 || age_ms >= DECIDE_SOLVE_MS)
+        return false;
+    context_requeue(c, DECIDE_SOLVE_MS - age_ms);
+    return true;
+}
+
 static enum err_code solve(struct context *c, struct nodes *nodes, struct err *err)
 {
     struct survey *survey = &nodes->survey;
     struct partition_request request;
     struct replicas replicas;
     struct plan *plan = &c->out->revision.plan;
-    const struct unplaced *last = &c->seen->unplaced;
-    bool has_last = last->is_set && !last->is_preview;
-    int64_t age_ms = c->seen->now_ms - last->solved_ms;
+    const struct unplaced *last = last_search(c, false);
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad[STATUS_MESSAGE_BYTES] = "";
     uint64_t digest;
@@ -320,14 +336,12 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     if (rc != ERR_OK)
         return rc;
     digest = digest_of(c, &request);
-    if (has_last && last->digest == digest) {
+    if (last && last->digest == digest) {
         show_insufficient(c, nodes, last->why); /* the same question has the same answer */
         return ERR_OK;
     }
-    if (has_last && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
-        context_requeue(c, DECIDE_SOLVE_MS - age_ms);
+    if (last && waits_to_search(c, last))
         return ERR_OK;
-    }
     rc = missing_choose(c, &request, &replicas, err);
     if (rc != ERR_OK) {
         c->out->unplaced = (struct unplaced){
@@ -357,8 +371,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
 
 static enum err_code solve_preview(struct context *c, struct survey *survey, struct err *err)
 {
-    const struct unplaced *last = &c->seen->unplaced;
-    int64_t age_ms = c->seen->now_ms - last->solved_ms;
+    const struct unplaced *last = last_search(c, true);
     struct status_placement *to = &c->out->status.placement;
     struct plan *plan = &c->out->revision.plan;
     struct partition_request request;
@@ -370,12 +383,8 @@ static enum err_code solve_preview(struct context *c, struct survey *survey, str
     if (rc != ERR_OK)
         return rc;
     digest = digest_of(c, &request);
-    if (last->is_set && last->is_preview && last->digest == digest)
+    if (last && (last->digest == digest || waits_to_search(c, last)))
         return ERR_OK;
-    if (last->is_set && last->is_preview && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
-        context_requeue(c, DECIDE_SOLVE_MS - age_ms);
-        return ERR_OK;
-    }
     c->out->unplaced = (struct unplaced){
         .is_set = true, .is_preview = true, .digest = digest, .solved_ms = c->seen->now_ms};
     *to = (struct status_placement){.strategy = ""};

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "control/context.h"
-#include "control/manifest.h"
 
 #define GROWING      "Growing"
 #define GROW_SAVE_MS 600000 /* for the checkpoint */

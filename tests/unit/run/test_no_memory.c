@@ -1,5 +1,5 @@
 /* A job's life from objects to decisions and new objects, in which each request for memory fails
- * once: the call says so, nothing leaks, and the same call succeeds afterwards. */
+ * once: the call returns ERR_NO_MEMORY, nothing leaks, and the same call succeeds afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
