@@ -28,6 +28,11 @@ bool status_is_failing(const struct status *s)
     return failed->value == CONDITION_FALSE && strcmp(failed->reason, STATUS_NOT_FAILED) != 0;
 }
 
+bool status_is_over(const struct status *s)
+{
+    return status_is_final(s) || status_is_failing(s);
+}
+
 bool status_set(struct status *s, const struct condition_set *set, int64_t now_ms)
 {
     struct condition *c = &s->conditions[set->type];

@@ -215,6 +215,8 @@ bool status_is_final(const struct status *s);
 /* Not yet Failed, but for pods that have to end first: the condition has the reason already. */
 bool status_is_failing(const struct status *s);
 #define STATUS_NOT_FAILED "NotFailed" /* the reason before that */
+/* Either: nothing is done for the job any more but to end its pods. */
+bool status_is_over(const struct status *s);
 
 /* Set a condition. Returns whether its value or reason has changed: then it is worth an Event.
  * `now_ms` becomes the time of the transition only when the value has changed. */

@@ -293,7 +293,7 @@ static void show_problem(struct context *c)
     char text[STATUS_MESSAGE_BYTES];
 
     if (p->n_in_a_row < DECIDE_PROBLEM_MIN || status_is(&c->out->status, CONDITION_RUNNING) ||
-        status_is_final(&c->out->status))
+        status_is_over(&c->out->status))
         return;
     (void)snprintf(text, sizeof text, "%s. Retrying with growing pauses.", p->text);
     context_stall(c, status_is(&c->out->status, CONDITION_PLACED) ? "Starting" : "Waiting",
@@ -312,7 +312,7 @@ static void drive(struct context *c)
                      "The revision was planned with the current spec.");
     training_drive(c);
     if (!c->seen->is_revision_lost || c->out->status.revision != c->number ||
-        status_is_final(&c->out->status))
+        status_is_over(&c->out->status))
         return;
     (void)context_add(c, ACTION_RESTORE_REVISION);
     context_add_event(c, true, "RevisionRestored",

@@ -38,7 +38,7 @@ static void suspend(struct context *c, const char *text)
 
     if (has_number)
         restart_next(c, &(struct next){.reason = "Suspended", .text = text, .is_expected = true});
-    if (status_is_final(s))
+    if (status_is_over(s))
         return; /* there are no more numbers */
     s->progress = progress;
     s->start_ms = 0;
@@ -130,5 +130,5 @@ bool suspend_follow(struct context *c)
                    "its newest checkpoint.");
     else
         save(c);
-    return status_is(s, CONDITION_SUSPENDED) || status_is_final(s);
+    return status_is(s, CONDITION_SUSPENDED) || status_is_over(s);
 }

@@ -263,7 +263,7 @@ static void reconcile(struct loop *l, const char *key)
         job->decided_ms = clock_now_ms();
         job->unplaced = l->decision->unplaced;
         job->waits_for_nodes =
-            l->seen->nodes && !l->seen->is_deleting && !status_is_final(&l->decision->status);
+            l->seen->nodes && !l->seen->is_deleting && !status_is_over(&l->decision->status);
         if (job->decided_ms - start_ms >= SOLVE_LONG_MS)
             l->solve_after_ms = job->decided_ms + 2 * (job->decided_ms - start_ms);
         rc = apply_decision(&apply, l->seen, l->decision, &err);

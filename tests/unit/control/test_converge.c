@@ -53,17 +53,13 @@ static int newest_number(const struct observed *seen)
     return number;
 }
 
-static bool is_over(const struct observed *seen)
-{
-    return status_is_final(&seen->status) || status_is_failing(&seen->status);
-}
-
 /* Has its leader ended, or has it? */
 static bool has_trained(const struct observed *seen)
 {
     const struct status *s = &seen->status;
 
-    return is_over(seen) || strcmp(s->conditions[CONDITION_RUNNING].reason, "Finishing") == 0 ||
+    return status_is_over(&seen->status) ||
+           strcmp(s->conditions[CONDITION_RUNNING].reason, "Finishing") == 0 ||
            (s->n_stages > 0 && strcmp(s->stages[0].state, "Succeeded") == 0) ||
            (seen->has_leader && seen->leader.state == PROGRESS_DONE);
 }
@@ -126,7 +122,8 @@ static void check_order(const struct world *w, uint64_t seed)
         if ((a->kind == ACTION_CREATE_WORKER_POD || a->kind == ACTION_CREATE_PROBE_POD ||
              a->kind == ACTION_CREATE_SUBSTITUTE || a->kind == ACTION_CREATE_MODEL_POD ||
              a->kind == ACTION_CREATE_REVISION) &&
-            (seen->is_deleting || is_over(seen) || status_is(&d->status, CONDITION_SUSPENDED)))
+            (seen->is_deleting || status_is_over(&seen->status) ||
+             status_is(&d->status, CONDITION_SUSPENDED)))
             fail_msg("seed %llu: something is made for a job that is over, or suspended",
                      (unsigned long long)seed);
         for (int k = 0; k < seen->n_pods && a->kind == ACTION_DELETE_POD; k++) {

@@ -35,6 +35,12 @@ static void starting(struct world *w)
     suspend(w);
 }
 
+static void starting_with_the_last_number(struct world *w)
+{
+    starting(w);
+    w->seen.status.revision = w->seen.revision.plan.revision = PLAN_REVISION_MAX;
+}
+
 static void measuring(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
@@ -171,6 +177,8 @@ static struct row rows[] = {
     ROW("suspend_from_the_start_stays", settled, SUSPENDED, T, "Suspended", .spec = OFF, PODS(0)),
     ROW("suspend_of_a_job_that_starts_needs_no_checkpoint", starting, SUSPENDED, T, "Suspended",
         .spec = ON, ORDERS(0)),
+    ROW("suspend_fails_a_job_for_which_there_is_no_number_left", starting_with_the_last_number,
+        FAILED, F, "RestartLimit", .spec = ON, .state = "Failing"),
     ROW("suspend_ends_probes", measuring, SUSPENDED, T, "Suspended", .spec = ON, GONE(3)),
     ROW("suspend_of_a_job_that_trains_writes_a_checkpoint_first", training, SUSPENDED, F,
         "Suspending", .spec = ON, ORDERS(1)),
