@@ -9,6 +9,10 @@
  *        |<--- 410, new list ---+      any failure is followed by a pause: 0.8 s, doubled
  *                                      each time up to 30 s, with jitter
  *
+ * Before it goes on from the last version it asks for the server's: one that was restored to an
+ * older state says nothing to those who watch from a version that it has yet to reach, and is
+ * listed again.
+ *
  * One bad object fails neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
  * and a known object stays as it was last seen. A page above KUBE_PAGE_MAX_BYTES is requested again
  * with half as many objects; a single object above that is skipped by its metadata. A line above
@@ -64,6 +68,7 @@ struct kube_watch {
     int page_objects;      /* asked for per page; 0: between two lists */
     bool is_metadata_only; /* the object at `position` is too large to be read */
     bool is_incomplete;    /* a line was lost: list again when the watch ends */
+    bool is_current;       /* the server has `version`, or a later one */
     struct map known;      /* "namespace/name" to what was reported and not deleted */
     struct framer framer;
     int n_failures;   /* in a row */

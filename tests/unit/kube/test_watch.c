@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "loopback.h"
 
-#define REPLIES_MAX 8
+#define REPLIES_MAX 9
 #define PATIENCE_MS 5000
 
 /* The documents of the scripts. */
@@ -36,6 +36,7 @@
 #define STATUS(code)        "{\"kind\":\"Status\",\"code\":" #code ",\"message\":\"m\"}"
 
 /* The requests that a script expects. */
+#define VERSION       "GET /api/v1/pods?limit=1 HTTP"
 #define FIRST_PAGE    "GET /api/v1/pods?limit=100 HTTP"
 #define NEXT_PAGE(at) "GET /api/v1/pods?limit=100&continue=" at " HTTP"
 #define WATCH(from)                                                                                \
@@ -58,6 +59,11 @@ struct row {
 #define HANGING_WATCH(from)                                                                        \
     {                                                                                              \
         .expect = WATCH(from), .body = "\n", .is_stream = true, .end = LOOPBACK_HANG               \
+    }
+
+#define SERVER_AT(version)                                                                         \
+    {                                                                                              \
+        .expect = VERSION, .body = PAGE(version, "c1", THING("a", "1", "7"))                       \
     }
 
 static struct row rows[] = {
@@ -85,12 +91,14 @@ static struct row rows[] = {
                  {.expect = WATCH("10"),
                   .body = EVENT("MODIFIED", THING("a", "1", "11")),
                   .is_stream = true},
+                 SERVER_AT("11"),
                  HANGING_WATCH("11")},
      .want = "+a1 S ~a1 "},
     {.name = "watch_goes_on_from_a_bookmark_after_a_cut",
      .replies =
          {LISTED,
           {.expect = WATCH("10"), .body = BOOKMARK("50"), .is_stream = true, .end = LOOPBACK_CLOSE},
+          SERVER_AT("102"),
           HANGING_WATCH("50")},
      .want = "+a1 S !11 "},
     {.name = "watch_forgets_a_line_that_was_cut",
@@ -99,6 +107,7 @@ static struct row rows[] = {
                   .body = EVENT("MODIFIED", THING("a", "1", "11")) "{\"type\":\"ADDED\",\"obj",
                   .is_stream = true,
                   .end = LOOPBACK_CLOSE},
+                 SERVER_AT("12"),
                  {.expect = WATCH("11"),
                   .body = EVENT("ADDED", THING("b", "2", "12")),
                   .is_stream = true,
@@ -130,14 +139,29 @@ static struct row rows[] = {
     {.name = "watch_keeps_its_place_through_trouble_of_the_server",
      .replies = {LISTED,
                  {.expect = WATCH("10"), .status = 500, .body = STATUS(500)},
+                 {.expect = VERSION, .status = 500, .body = STATUS(500)},
+                 SERVER_AT("10"),
                  {.expect = WATCH("10"), .body = EVENT("ERROR", STATUS(500)), .is_stream = true},
-                 {.expect = WATCH("10"), .raw = "", .end = LOOPBACK_CLOSE},
+                 SERVER_AT("10"),
+                 {.expect = WATCH("10"), .raw = "HTTP/1.1 200 OK\r\nConte", .end = LOOPBACK_CLOSE},
+                 SERVER_AT("10"),
                  HANGING_WATCH("10")},
-     .want = "+a1 S !11 !11 !11 "},
+     .want = "+a1 S !11 !11 !11 !11 "},
+    {.name = "watch_lists_again_when_the_server_was_restored_to_an_older_state",
+     .replies = {LISTED,
+                 {.expect = WATCH("10"),
+                  .body = EVENT("ADDED", THING("b", "2", "11")),
+                  .is_stream = true},
+                 SERVER_AT("9"),
+                 {.expect = FIRST_PAGE, .body = LIST("9", THING("a", "1", "6"))},
+                 HANGING_WATCH("9")},
+     .want = "+a1 S +b2 !8 ~a1 -b2 S "},
     {.name = "watch_counts_one_that_ends_at_once_without_events_as_failed",
      .replies = {LISTED,
                  {.expect = WATCH("10"), .body = "", .is_stream = true},
+                 SERVER_AT("10"),
                  {.expect = WATCH("10"), .body = "\n", .is_stream = true},
+                 SERVER_AT("10"),
                  HANGING_WATCH("10")},
      .want = "+a1 S !11 !11 "},
     {.name = "watch_tells_that_another_object_took_the_name",
@@ -180,6 +204,7 @@ static struct row rows[] = {
                   .body = EVENT("MODIFIED", BAD("a", "1", "11")) EVENT("ADDED", BAD("b", "2", "12"))
                       EVENT("ADDED", THING("c", "3", "13")) EVENT("ADDED", BAD("d", "4", "14")),
                   .is_stream = true},
+                 SERVER_AT("14"),
                  HANGING_WATCH("14")},
      .want = "+a1 S ?a ?b +c3 ?d "},
     {.name = "watch_tells_that_an_object_that_cannot_be_parsed_is_deleted",
