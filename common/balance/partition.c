@@ -66,14 +66,51 @@ static enum err_code check_request(const struct partition_request *r, struct err
     "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
     "maxSequenceLength, or offer more memory"
 
+/* What no cut can do without. */
+struct need {
+    int64_t offered, largest; /* by all nodes, and by one */
+    int64_t all;              /* of the model, at least */
+    int64_t unit_bytes;       /* of the largest unit: its stage's, at least */
+    int unit;
+};
+
+static struct need find_need(const struct partition_request *r)
+{
+    struct need out = {.all = COST_PROCESS_BYTES + COST_DATA_BYTES};
+    struct cost_unit units[MODEL_UNITS_MAX];
+
+    for (int i = 0; i < r->n_nodes; i++) {
+        int64_t offers = partition_memory(r, i);
+
+        out.offered += offers;
+        out.largest = offers > out.largest ? offers : out.largest;
+    }
+    cost_of_units(&r->job, units);
+    for (int u = 0; u < model_units(&r->job.spec->model); u++) {
+        int64_t bytes = cost_unit_bytes(units, u);
+
+        if (bytes > out.unit_bytes) {
+            out.unit_bytes = bytes;
+            out.unit = u;
+        }
+        out.all += units[u].state_bytes + units[u].activation_bytes;
+    }
+    return out;
+}
+
+/* A search would find that, too, in seconds. */
+static bool is_hopeless(const struct partition_request *r)
+{
+    struct need need = find_need(r);
+
+    return need.unit_bytes > need.largest || need.all > need.offered;
+}
+
 static enum err_code explain_no_cut(const struct partition_request *r, struct err *err)
 {
     const struct spec *spec = r->job.spec;
     int n_units = model_units(&spec->model);
-    struct cost_unit units[MODEL_UNITS_MAX];
-    int64_t sum = 0;
-    int64_t largest = 0;
-    int64_t all = COST_PROCESS_BYTES + COST_DATA_BYTES;
+    struct need need = find_need(r);
     struct placement nearest = {.n_stages = 0};
     char where[WHERE_BYTES] = "";
     int s;
@@ -86,26 +123,16 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
         return err_set(err, ERR_NOT_FOUND,
                        "spec.placement.minStages is %d, but the model has %d units", r->min_stages,
                        n_units);
-    for (int i = 0; i < r->n_nodes; i++) {
-        int64_t offers = partition_memory(r, i);
-
-        sum += offers;
-        largest = offers > largest ? offers : largest;
-    }
-    cost_of_units(&r->job, units);
-    for (int u = 0; u < n_units; u++) {
-        int64_t bytes = cost_unit_bytes(units, u);
+    if (need.unit_bytes > need.largest) {
         char name[MODEL_NAME_BYTES];
 
-        model_unit_name(&spec->model, u, name);
-        if (bytes > largest)
-            return err_set(
-                err, ERR_NOT_FOUND,
-                "unit %s needs %lld MiB by itself, the largest node offers %lld MiB and lacks "
-                "%lld MiB: " ADVICE,
-                name, (long long)mib_of(bytes), (long long)mib_of(largest),
-                (long long)mib_of(bytes - largest));
-        all += units[u].state_bytes + units[u].activation_bytes;
+        model_unit_name(&spec->model, need.unit, name);
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "unit %s needs %lld MiB by itself, the largest node offers %lld MiB and lacks "
+            "%lld MiB: " ADVICE,
+            name, (long long)mib_of(need.unit_bytes), (long long)mib_of(need.largest),
+            (long long)mib_of(need.unit_bytes - need.largest));
     }
     /* Where the cut that repairs memory as far as it can ends up short. */
     if (rules_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) == ERR_OK && s >= 0) {
@@ -121,8 +148,8 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
     return err_set(err, ERR_NOT_FOUND,
                    "no cut into %d to %d stages fits: the model needs at least %lld MiB and all %d "
                    "together offer %lld MiB%s: " ADVICE ", or raise spec.placement.maxStages",
-                   r->min_stages, r->max_stages, (long long)mib_of(all), r->n_nodes,
-                   (long long)mib_of(sum), where);
+                   r->min_stages, r->max_stages, (long long)mib_of(need.all), r->n_nodes,
+                   (long long)mib_of(need.offered), where);
 }
 
 static enum err_code explain_misfit(const struct partition_request *r,
@@ -297,6 +324,8 @@ enum err_code partition_cut(const struct partition_request *request, struct plac
     if (rc == ERR_OK && misfit >= 0)
         return explain_misfit(request, &p, misfit, err);
     if (rc == ERR_OK && p.strategy != SPEC_STRATEGY_OPTIMAL && !has_enough(request, &p))
+        return explain_no_cut(request, err);
+    if (rc == ERR_OK && p.strategy == SPEC_STRATEGY_OPTIMAL && is_hopeless(request))
         return explain_no_cut(request, err);
     if (rc == ERR_OK)
         rc = optimal_solve(&open, &optimal, err);
