@@ -12,18 +12,23 @@
 #include "run/health.h"
 #include "run/queue.h"
 #include "run/store.h"
+#include "run/turns.h"
 #include "run/workers.h"
 
-#define IDLE_MS       30000
-#define STANDBY_MS    500 /* between two looks at whether it leads */
-#define SOON_MS       20  /* the shortest pause between two looks at a job */
-#define RETRY_MS      500
-#define RETRY_MAX_MS  30000
-#define TURN_MS       100             /* of jobs, then the watches get their turn */
-#define CAPACITY_MS   DECIDE_SOLVE_MS /* between two looks at a job that waits for nodes */
-#define SOLVE_LONG_MS 10              /* a search for a plan after which other jobs come first */
-#define RANK_MAX_MS   100   /* of a job that was just looked at, less 1 per second since */
-#define SKIPPED_MS    60000 /* between two log lines about skipped objects */
+#define IDLE_MS      30000
+#define STANDBY_MS   500 /* between two looks at whether it leads */
+#define SOON_MS      20  /* the shortest pause between two looks at a job */
+#define RETRY_MS     500
+#define RETRY_MAX_MS 30000
+#define TURN_MS      100             /* of jobs, then the watches get their turn */
+#define CAPACITY_MS  DECIDE_SOLVE_MS /* between two looks at a job that waits for nodes */
+#define RANK_MAX_MS  100             /* of a job that was just looked at, less 1 per second since */
+#define SKIPPED_MS   60000           /* between two log lines about skipped objects */
+
+/* Of the histogram of reconciles. */
+static const double bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
+                                  0.25,  0.5,    1,     2.5,  5,    10};
+#define N_BOUNDS (sizeof bounds_s / sizeof bounds_s[0])
 
 struct watch_of {
     struct loop *loop;
@@ -47,10 +52,10 @@ struct loop {
     struct decision *decision;
     atomic_bool stops;
     bool was_ready;
-    int64_t solve_after_ms; /* not before then for jobs that wait for nodes */
-    uint64_t n_reconciles;
+    struct turns turns;
     uint64_t n_errors;
-    int64_t reconcile_ms;
+    uint64_t n_reconciles[N_BOUNDS + 1]; /* the last one: that took longer than all bounds */
+    int64_t reconcile_ns;
 };
 
 /* --- what happens --- */
@@ -148,6 +153,35 @@ static bool leads(const struct loop *l)
     return !l->options.lease || lease_is_held(l->options.lease);
 }
 
+static enum err_code show_reconciles(const struct loop *l, struct buf *out, struct err *err)
+{
+    enum err_code rc = buf_addf(out, err, "# TYPE skyjob_reconcile_seconds histogram\n");
+    unsigned long long n = 0;
+
+    for (size_t i = 0; i < N_BOUNDS && rc == ERR_OK; i++) {
+        n += l->n_reconciles[i];
+        rc =
+            buf_addf(out, err, "skyjob_reconcile_seconds_bucket{le=\"%g\"} %llu\n", bounds_s[i], n);
+    }
+    n += l->n_reconciles[N_BOUNDS];
+    return rc != ERR_OK ? rc
+                        : buf_addf(out, err,
+                                   "skyjob_reconcile_seconds_bucket{le=\"+Inf\"} %llu\n"
+                                   "skyjob_reconcile_seconds_sum %.6f\n"
+                                   "skyjob_reconcile_seconds_count %llu\n",
+                                   n, (double)l->reconcile_ns / 1e9, n);
+}
+
+static void count_reconcile(struct loop *l, int64_t ns)
+{
+    size_t i = 0;
+
+    while (i < N_BOUNDS && (double)ns > bounds_s[i] * 1e9)
+        i++;
+    l->n_reconciles[i]++;
+    l->reconcile_ns += ns;
+}
+
 /* Before every wait, so that what is served is at most a call or a decision old. */
 static void publish(struct loop *l)
 {
@@ -157,17 +191,16 @@ static void publish(struct loop *l)
 
     if (!l->health)
         return;
-    rc = buf_addf(
-        &metrics, &err,
-        "# TYPE skyjob_reconcile_total counter\nskyjob_reconcile_total %llu\n"
-        "# TYPE skyjob_reconcile_errors_total counter\nskyjob_reconcile_errors_total %llu\n"
-        "# TYPE skyjob_reconcile_seconds_total counter\nskyjob_reconcile_seconds_total %.3f\n"
-        "# TYPE skyjob_leader gauge\nskyjob_leader %d\n"
-        "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
-        "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
-        "# TYPE skyjob_watch_events_total counter\n",
-        (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
-        (double)l->reconcile_ms / 1000, leads(l), l->queue.keys.n, l->store.jobs.n);
+    rc = show_reconciles(l, &metrics, &err);
+    if (rc == ERR_OK)
+        rc = buf_addf(
+            &metrics, &err,
+            "# TYPE skyjob_reconcile_errors_total counter\nskyjob_reconcile_errors_total %llu\n"
+            "# TYPE skyjob_leader gauge\nskyjob_leader %d\n"
+            "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
+            "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
+            "# TYPE skyjob_watch_events_total counter\n",
+            (unsigned long long)l->n_errors, leads(l), l->queue.keys.n, l->store.jobs.n);
     for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
         rc = buf_addf(&metrics, &err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
                       l->watches[i].what, (unsigned long long)l->watches[i].watch.n_events);
@@ -231,6 +264,7 @@ void loop_free(struct loop *l)
         kube_watch_deinit(&l->watches[i].watch);
     fleet_free(l->workers.fleet);
     queue_deinit(&l->queue);
+    turns_deinit(&l->turns);
     store_deinit(&l->store);
     free(l->seen);
     free(l->decision);
@@ -251,7 +285,6 @@ static void reconcile(struct loop *l, const char *key)
     enum err_code rc = apply_orphans(&apply, key, &err);
 
     job = store_find_job(&l->store, key);
-    l->n_reconciles++;
     l->decision->requeue_ms = -1;
     l->seen->settings = l->options.settings;
     l->seen->now_ms = clock_wall_ms();
@@ -264,8 +297,7 @@ static void reconcile(struct loop *l, const char *key)
         job->unplaced = l->decision->unplaced;
         job->waits_for_nodes =
             l->seen->nodes && !l->seen->is_deleting && !status_is_over(&l->decision->status);
-        if (job->decided_ms - start_ms >= SOLVE_LONG_MS)
-            l->solve_after_ms = job->decided_ms + 2 * (job->decided_ms - start_ms);
+        turns_add(&l->turns, job->namespace, job->decided_ms - start_ms, job->decided_ms);
         rc = apply_decision(&apply, l->seen, l->decision, &err);
         job = store_find_job(&l->store, key);
     }
@@ -285,18 +317,21 @@ static void reconcile(struct loop *l, const char *key)
     enqueue(l, key, retry_ms);
 }
 
-/* However many jobs wait for nodes, a third of the time is theirs at most: those that run come
- * first. Among the former the one comes first that was looked at longest ago. */
+/* A job that looks for a plan has to wait for its turn. Among those of a namespace the one comes
+ * first that was looked at longest ago. */
 static bool is_postponed(struct loop *l, const char *key, int64_t now_ms)
 {
     const struct store_job *job = store_find_job(&l->store, key);
-    int64_t rank_ms;
+    bool is_new = job && job->decided_ms == 0 && job->revision == 0 && !job->is_final;
+    int64_t rank_ms, wait_ms;
 
-    if (!job || !job->waits_for_nodes || now_ms >= l->solve_after_ms)
+    if (!job || !(job->waits_for_nodes || is_new))
         return false;
+    wait_ms = turns_wait_ms(&l->turns, job->namespace, now_ms);
     rank_ms = RANK_MAX_MS - (now_ms - job->decided_ms) / 1000;
-    enqueue(l, key, l->solve_after_ms - now_ms + (rank_ms > 0 ? rank_ms : 0));
-    return true;
+    if (wait_ms > 0)
+        enqueue(l, key, wait_ms + (rank_ms > 0 ? rank_ms : 0));
+    return wait_ms > 0;
 }
 
 static int64_t reconcile_due(struct loop *l)
@@ -306,14 +341,15 @@ static int64_t reconcile_due(struct loop *l)
     int64_t end_ms = clock_now_ms() + TURN_MS;
 
     while (!l->stops && clock_now_ms() < end_ms) {
-        int64_t start_ms = clock_now_ms();
+        int64_t start_ns = clock_now_ns();
 
-        if (!queue_take(&l->queue, start_ms, key, &wait_ms))
+        if (!queue_take(&l->queue, start_ns / 1000000, key, &wait_ms))
             return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
-        if (!is_postponed(l, key, start_ms))
+        if (!is_postponed(l, key, start_ns / 1000000)) {
             reconcile(l, key);
+            count_reconcile(l, clock_now_ns() - start_ns);
+        }
         queue_done(&l->queue, key);
-        l->reconcile_ms += clock_now_ms() - start_ms;
     }
     return 0;
 }

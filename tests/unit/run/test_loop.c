@@ -174,7 +174,7 @@ static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void
            clock_now_ms() < end_ms)
         (void)usleep(20000);
     assert_int_equal(metric("skyjob_watch_events_total{resource=\"nodes\"} "), N_CHANGES);
-    assert_in_range(metric("\nskyjob_reconcile_total "), 1, N_CHANGES / 20);
+    assert_in_range(metric("\nskyjob_reconcile_seconds_count "), 1, N_CHANGES / 20);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
@@ -231,11 +231,11 @@ static void loop_that_does_not_lead_reconciles_nothing_and_then_all(void **state
     while (ask("/readyz") != 200 && clock_now_ms() < end_ms)
         (void)usleep(1000);
     assert_int_equal(ask("/readyz"), 200);
-    assert_int_equal(metric("\nskyjob_reconcile_total "), 0); /* seconds to go */
+    assert_int_equal(metric("\nskyjob_reconcile_seconds_count "), 0); /* seconds to go */
     assert_int_equal(metric("\nskyjob_leader "), 0);
-    while (metric("\nskyjob_reconcile_total ") < 1 && clock_now_ms() < end_ms)
+    while (metric("\nskyjob_reconcile_seconds_count ") < 1 && clock_now_ms() < end_ms)
         (void)usleep(1000);
-    assert_in_range(metric("\nskyjob_reconcile_total "), 1, 1000);
+    assert_in_range(metric("\nskyjob_reconcile_seconds_count "), 1, 1000);
     assert_int_equal(metric("\nskyjob_leader "), 1);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
