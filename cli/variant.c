@@ -73,7 +73,7 @@ void variant_sync(const struct spec *spec, const struct json *spec_json, struct 
                   struct jsonw *w)
 {
     bool is_switch = sync.percent > 0 && sync.percent < 100;
-    bool is_greedy = spec->sync.stragglers == SPEC_STRAGGLERS_GREEDY && sync.percent > 0;
+    bool is_greedy = spec_is_asynchronous_at_times(spec) && sync.percent > 0;
     bool is_local = sync.percent < 100 && sync.later == SPEC_PROTOCOL_LOCAL;
     bool is_free = (sync.percent < 100 && sync.later == SPEC_PROTOCOL_ASP) || is_greedy;
     const struct {

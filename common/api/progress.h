@@ -70,14 +70,15 @@ struct progress_saved {
     bool has_failed; /* a later one could not be written */
 };
 
-#define PROGRESS_LAGGING_BYTES 96
+#define PROGRESS_LAGGING_BYTES 192
 
 /* How the replicas do the steps (spec.sync). */
 struct progress_sync {
     char protocol[SPEC_WORD_BYTES]; /* "BSP"; "": there is one replica */
     double staleness;               /* ASP: of tickets so far (train/tickets.h), their mean ... */
     int64_t staleness_max;          /* ... and the greatest; else 0 */
-    char lagging[PROGRESS_LAGGING_BYTES]; /* BSP: which replica is slower than usual; "": none */
+    char lagging[PROGRESS_LAGGING_BYTES]; /* BSP: which replica is slower than usual, and what the
+                                             others do about it; "": none */
 };
 
 /* The last steps of the leader's session, sampled as in train/pace.h: see balance/rebalance.h. */

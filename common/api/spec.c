@@ -27,7 +27,7 @@ static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
 static const char *const auto_words[] = {"Auto", NULL};
-const char *const spec_stragglers_names[] = {"Wait", "Greedy", "Elastic", NULL};
+const char *const spec_stragglers_names[] = {"Wait", "Greedy", "Elastic", "Auto", NULL};
 const char *const spec_protocol_names[] = {"BSP", "ASP", "Local", "Switch", "Auto", NULL};
 static const char *const later_words[] = {"ASP", "Local", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
@@ -547,8 +547,8 @@ static enum err_code check_sync(const struct json *spec, const struct spec *s, s
     bool is_switch = s->sync.protocol == SPEC_PROTOCOL_SWITCH;
     bool is_open = s->sync.protocol == SPEC_PROTOCOL_AUTO;
     bool is_local = spec_later_protocol(s) == SPEC_PROTOCOL_LOCAL || is_open;
-    bool is_free = spec_later_protocol(s) == SPEC_PROTOCOL_ASP || is_open ||
-                   s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
+    bool is_free =
+        spec_later_protocol(s) == SPEC_PROTOCOL_ASP || is_open || spec_is_asynchronous_at_times(s);
     const struct {
         const char *key, *of;
         bool has_effect;
@@ -733,10 +733,15 @@ enum spec_protocol spec_later_protocol(const struct spec *s)
     return s->sync.switch_to == SPEC_LATER_LOCAL ? SPEC_PROTOCOL_LOCAL : SPEC_PROTOCOL_ASP;
 }
 
+bool spec_is_asynchronous_at_times(const struct spec *s)
+{
+    return s->sync.stragglers == SPEC_STRAGGLERS_GREEDY ||
+           s->sync.stragglers == SPEC_STRAGGLERS_AUTO;
+}
+
 bool spec_is_asynchronous(const struct spec *s)
 {
-    return spec_later_protocol(s) != SPEC_PROTOCOL_BSP ||
-           s->sync.stragglers == SPEC_STRAGGLERS_GREEDY;
+    return spec_later_protocol(s) != SPEC_PROTOCOL_BSP || spec_is_asynchronous_at_times(s);
 }
 
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps)

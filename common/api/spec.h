@@ -107,6 +107,7 @@ enum spec_stragglers {
     SPEC_STRAGGLERS_WAIT,
     SPEC_STRAGGLERS_GREEDY,  /* ASP meanwhile */
     SPEC_STRAGGLERS_ELASTIC, /* the others compute most or all of its share */
+    SPEC_STRAGGLERS_AUTO,    /* one of these (train/stragglers.h) */
 };
 extern const char *const spec_stragglers_names[];
 #define SPEC_AUTO_PERCENT         25
@@ -284,7 +285,9 @@ MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, s
 /* How replicas work together from spec_switch_step() on: the protocol itself, or what Switch leads
  * to. */
 enum spec_protocol spec_later_protocol(const struct spec *s);
-/* May replicas be out of step in a part of the job? */
+/* May replicas be out of step while one of them is slower than usual? */
+bool spec_is_asynchronous_at_times(const struct spec *s);
+/* May they be so in a part of the job, for any reason? */
 bool spec_is_asynchronous(const struct spec *s);
 /* From which of `total_steps` steps on they are; the number of steps: from none. */
 int64_t spec_switch_step(const struct spec *s, int64_t total_steps);

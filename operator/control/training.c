@@ -279,19 +279,13 @@ static void start(struct context *c, const struct recovery *r)
  * cluster that happens too often to be told where all just wait. */
 static void report_straggler(struct context *c, const struct progress_sync *sync)
 {
-    static const char *const answers[] = {
-        [SPEC_STRAGGLERS_WAIT] = NULL,
-        [SPEC_STRAGGLERS_GREEDY] = "Replicas are asynchronous meanwhile.",
-        [SPEC_STRAGGLERS_ELASTIC] = "The others compute what it would hold up.",
-    };
-    const char *answer = answers[c->seen->revision.plan.spec.sync.stragglers];
     char text[STATUS_MESSAGE_BYTES];
 
-    if (!answer)
+    if (c->seen->revision.plan.spec.sync.stragglers == SPEC_STRAGGLERS_WAIT)
         return;
     if (sync->lagging[0])
-        (void)snprintf(text, sizeof text, "At step %lld %s. %s", (long long)c->seen->leader.step,
-                       sync->lagging, answer);
+        (void)snprintf(text, sizeof text, "At step %lld %s.", (long long)c->seen->leader.step,
+                       sync->lagging);
     else
         (void)snprintf(text, sizeof text, "All replicas are as fast as usual at step %lld.",
                        (long long)c->seen->leader.step);

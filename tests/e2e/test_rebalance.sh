@@ -92,7 +92,7 @@ spec:
   model: {preset: BertTiny, layers: 6, vocabSize: 256, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
   replicas: 2
-  sync: {stragglers: Elastic}
+  sync: {stragglers: Auto}
   training: {steps: 100000, batchSize: 128, microBatches: 16, maxSequenceLength: 64, evaluateEverySteps: 100000}
   placement: {minStages: 1, maxStages: 1, rebalance: Auto}
 Y

@@ -258,6 +258,8 @@ lagging() { # lagging STRAGGLERS
 }
 check 'a replica that is slow for a while has less to do until it is quick again' lagging Elastic
 check 'replicas are asynchronous while one of them is slow' lagging Greedy
+chosen() { lagging Auto && grep -qE 'the others compute what it would hold up, in steps of [0-9]+ ms instead of [0-9]+' "$work/Auto.log"; }
+check 'other shares are chosen for a replica that is slow for a while' chosen
 check 'a worker of a replica that trains alone is killed, and the job goes on from a checkpoint' free_killed local.killed "$local"
 
 # A node is lost: a worker, and its disk with its own checkpoints and copies of another worker's.

@@ -289,7 +289,9 @@ enum err_code message_push_check(const struct message_push *p, struct err *err)
 static enum err_code check_next(const struct message_next *n, struct err *err)
 {
     bool is_possible = n->protocol >= 0 && n->protocol < (int32_t)SPEC_PROTOCOL_SWITCH &&
-                       n->n_steps >= 0 && isfinite(n->lag_ms) && isfinite(n->usual_ms);
+                       n->n_steps >= 0 && isfinite(n->lag_ms) && isfinite(n->usual_ms) &&
+                       n->answer >= 0 && n->answer < (int32_t)SPEC_STRAGGLERS_AUTO &&
+                       isfinite(n->answer_ms) && isfinite(n->wait_ms);
 
     for (int k = 0; k < PLAN_REPLICAS_MAX; k++)
         is_possible = is_possible && n->shares[k] >= 0 && n->shares[k] <= SHARE_MAX;

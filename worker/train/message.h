@@ -26,7 +26,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     12 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     13 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4  /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -165,7 +165,9 @@ struct message_next {
     int32_t shares[PLAN_REPLICAS_MAX]; /* of a step in BSP, in micro-batches, by replica; a single
                                           one has 0 */
     uint32_t lagging;                  /* a bit for each replica that is slower than usual ... */
-    double lag_ms, usual_ms;           /* ... of the first one, its time per micro-batch */
+    double lag_ms, usual_ms;           /* ... of the first one, its time per micro-batch ... */
+    int32_t answer;                    /* ... enum spec_stragglers: what is done about it ... */
+    double answer_ms, wait_ms;         /* ... with the times of train/stragglers.h */
 };
 
 /* The end of a step, for all stages, or that of a ticket, for those of its replica. */

@@ -109,38 +109,105 @@ static void deal(const struct plan *plan, const double *ms, const int *most, int
     }
 }
 
-void stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
-                      int out[static PLAN_REPLICAS_MAX])
+/* What a micro-batch takes in each replica now; false: that of some replica is not known. */
+static bool know(const struct stragglers *s, int n_replicas, double *ms)
 {
-    uint32_t found = stragglers_found(s);
-    int n = plan_n_replicas(plan);
+    for (int k = 0; k < n_replicas; k++) {
+        ms[k] = s->replicas[k].is_slow ? s->replicas[k].last_ms : stragglers_usual_ms(s, k);
+        if (ms[k] <= 0)
+            return false;
+    }
+    return true;
+}
+
+/* Elastic's shares. They stay as they are if the stragglers could not be left out. */
+static void share_out(const struct stragglers *s, const struct plan *plan, const double *ms,
+                      int *shares)
+{
     int most[PLAN_REPLICAS_MAX];
-    double ms[PLAN_REPLICAS_MAX];
-    bool is_known = found != 0;
     int room = 0;
 
-    for (int k = 0; k < n; k++) {
-        int stages = plan_replica(plan, k).n_stages;
-        bool is_short = plan->shares[k] < stages; /* of slots */
+    for (int k = 0; k < plan_n_replicas(plan); k++) {
+        bool is_short = plan->shares[k] < plan_replica(plan, k).n_stages; /* of slots */
 
-        ms[k] = s->replicas[k].is_slow ? s->replicas[k].last_ms : stragglers_usual_ms(s, k);
-        is_known = is_known && ms[k] > 0;
         most[k] = is_short ? plan->shares[k] : plan->micro_batches;
         room += s->replicas[k].is_slow ? 0 : most[k];
     }
-    memcpy(out, plan->shares, PLAN_REPLICAS_MAX * sizeof *out);
-    if (!is_known || room < plan->micro_batches)
+    if (room < plan->micro_batches)
         return;
-    memset(out, 0, PLAN_REPLICAS_MAX * sizeof *out);
-    deal(plan, ms, most, out);
-    for (int k = 0; k < n && step % STRAGGLERS_LOOK == 0; k++) {
+    memset(shares, 0, PLAN_REPLICAS_MAX * sizeof *shares);
+    deal(plan, ms, most, shares);
+}
+
+/* A micro-batch for each replica that has none, from the one that has most. */
+static void look(int *shares, int n_replicas)
+{
+    for (int k = 0; k < n_replicas; k++) {
         int from = 0;
 
-        if (out[k] > 0)
+        if (shares[k] > 0)
             continue;
-        for (int i = 1; i < n; i++)
-            from = out[i] > out[from] ? i : from;
-        out[from]--;
-        out[k]++;
+        for (int i = 1; i < n_replicas; i++)
+            from = shares[i] > shares[from] ? i : from;
+        shares[from]--;
+        shares[k]++;
     }
+}
+
+static double in_step_ms(const int *shares, const double *ms, int n_replicas)
+{
+    double out = 0;
+
+    for (int k = 0; k < n_replicas; k++)
+        out = fmax(out, shares[k] * ms[k]);
+    return out;
+}
+
+static double out_of_step_ms(const struct plan *plan, const double *ms)
+{
+    double per_ms = 0;
+
+    for (int k = 0; k < plan_n_replicas(plan); k++)
+        per_ms += 1 / ms[k];
+    return plan->micro_batches / per_ms;
+}
+
+static enum spec_stragglers choose(double wait_ms, double elastic_ms, double greedy_ms)
+{
+    if (fmin(wait_ms, elastic_ms) > STRAGGLERS_TIMES * greedy_ms)
+        return SPEC_STRAGGLERS_GREEDY;
+    return wait_ms > STRAGGLERS_GAIN * elastic_ms ? SPEC_STRAGGLERS_ELASTIC : SPEC_STRAGGLERS_WAIT;
+}
+
+struct stragglers_answer stragglers_answer(const struct stragglers *s, const struct plan *plan,
+                                           int64_t step)
+{
+    struct stragglers_answer out = {.how = plan->spec.sync.stragglers};
+    int n = plan_n_replicas(plan);
+    int shares[PLAN_REPLICAS_MAX];
+    double ms[PLAN_REPLICAS_MAX];
+    double elastic_ms, greedy_ms;
+
+    memcpy(out.shares, plan->shares, sizeof out.shares);
+    if (!know(s, n, ms)) {
+        if (out.how == SPEC_STRAGGLERS_AUTO)
+            out.how = SPEC_STRAGGLERS_WAIT;
+        return out;
+    }
+    memcpy(shares, plan->shares, sizeof shares);
+    share_out(s, plan, ms, shares);
+    out.wait_ms = in_step_ms(plan->shares, ms, n);
+    elastic_ms = in_step_ms(shares, ms, n);
+    greedy_ms = out_of_step_ms(plan, ms);
+    if (out.how == SPEC_STRAGGLERS_AUTO)
+        out.how = choose(out.wait_ms, elastic_ms, greedy_ms);
+    out.ms = out.how == SPEC_STRAGGLERS_ELASTIC  ? elastic_ms
+             : out.how == SPEC_STRAGGLERS_GREEDY ? greedy_ms
+                                                 : out.wait_ms;
+    if (out.how != SPEC_STRAGGLERS_ELASTIC)
+        return out;
+    if (step % STRAGGLERS_LOOK == 0)
+        look(shares, n);
+    memcpy(out.shares, shares, sizeof out.shares);
+    return out;
 }

@@ -15,8 +15,11 @@
  * Greedy and Elastic are that paper's policies. Greedy: ASP while there is a straggler, in rounds
  * of STRAGGLERS_ROUND steps, and BSP for as many steps in all as without. Elastic: a straggler is
  * left out. Here it keeps what it can compute while the others do; if that is nothing, it has one
- * micro-batch in every STRAGGLERS_LOOK-th step, to be seen when it is quick again.
- * Layer: train (may use api base). Threads: one; pure.
+ * micro-batch in every STRAGGLERS_LOOK-th step, to be seen when it is quick again. Auto is Elastic
+ * if its steps are at least STRAGGLERS_GAIN times as quick as those in which all wait, but Greedy
+ * if they still take STRAGGLERS_TIMES as long as Greedy's: where a few micro-batches cannot be
+ * shared out evenly, stale gradients are the lesser evil. Layer: train (may use api base). Threads:
+ * one; pure.
  */
 #ifndef TRAIN_STRAGGLERS_H
 #define TRAIN_STRAGGLERS_H
@@ -32,6 +35,7 @@
 #define STRAGGLERS_LASTS     300
 #define STRAGGLERS_ROUND     4
 #define STRAGGLERS_LOOK      10
+#define STRAGGLERS_GAIN      1.1
 
 struct stragglers_replica {
     double usual_ms[STRAGGLERS_WINDOW]; /* a ring */
@@ -59,10 +63,17 @@ double stragglers_usual_ms(const struct stragglers *s, int replica);
 /* A bit for each straggler. */
 uint32_t stragglers_found(const struct stragglers *s);
 
-/* Elastic's shares for step `step`, out[k] in micro-batches: those of the plan while there is no
- * straggler. A replica that the plan gives fewer micro-batches than it has stages never has more:
- * its stages have no room for them. */
-void stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
-                      int out[static PLAN_REPLICAS_MAX]);
+struct stragglers_answer {
+    enum spec_stragglers how;      /* Wait, Greedy or Elastic */
+    int shares[PLAN_REPLICAS_MAX]; /* of the next step in BSP, in micro-batches */
+    double ms, wait_ms; /* computing per step, with this answer and with Wait; 0: not known */
+};
+
+/* What plan->spec.sync.stragglers, Auto among them, answers in step `step`, while one is found.
+ * Elastic: a replica that the plan gives fewer micro-batches than it has stages never has more: its
+ * stages have no room for them. As long as the time of a replica is not known the shares are those
+ * of the plan, and Auto waits. */
+struct stragglers_answer stragglers_answer(const struct stragglers *s, const struct plan *plan,
+                                           int64_t step);
 
 #endif

@@ -42,6 +42,22 @@ static void show_pace(struct train *t, const struct message_end *end)
     memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
 }
 
+static void show_straggler(const struct message_next *next, char *text, size_t size)
+{
+    static const char *const answers[] = {
+        [SPEC_STRAGGLERS_WAIT] = "the others wait for it",
+        [SPEC_STRAGGLERS_GREEDY] = "replicas are asynchronous meanwhile",
+        [SPEC_STRAGGLERS_ELASTIC] = "the others compute what it would hold up",
+    };
+    int n = snprintf(
+        text, size, "replica %d takes %.1f ms per micro-batch instead of the usual %.1f; %s",
+        __builtin_ctz(next->lagging), next->lag_ms, next->usual_ms, answers[next->answer]);
+
+    if (next->answer != SPEC_STRAGGLERS_WAIT && next->answer_ms > 0 && n > 0 && (size_t)n < size)
+        (void)snprintf(text + n, size - (size_t)n, ", in steps of %.0f ms instead of %.0f",
+                       next->answer_ms, next->wait_ms);
+}
+
 static void show_sync(struct train *t, const struct message_ticket *ticket)
 {
     struct progress_sync *sync = &t->progress.sync;
@@ -52,9 +68,7 @@ static void show_sync(struct train *t, const struct message_ticket *ticket)
         (void)snprintf(sync->protocol, sizeof sync->protocol, "%s",
                        spec_protocol_names[t->protocol]);
     if (t->next.lagging)
-        (void)snprintf(sync->lagging, sizeof sync->lagging,
-                       "replica %d takes %.1f ms per micro-batch instead of the usual %.1f",
-                       __builtin_ctz(t->next.lagging), t->next.lag_ms, t->next.usual_ms);
+        show_straggler(&t->next, sync->lagging, sizeof sync->lagging);
 }
 
 void train_show_steps(struct train *t, int64_t steps_done, int64_t n, double seconds,

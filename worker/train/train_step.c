@@ -441,6 +441,7 @@ struct message_next train_decide_next(const struct train *t, int64_t steps_done)
 {
     struct message_next next = train_usual_next(t, steps_done);
     const struct stragglers *s = &t->stragglers;
+    struct stragglers_answer answer;
 
     if (next.protocol != SPEC_PROTOCOL_BSP || plan_n_replicas(t->plan) == 1)
         return next;
@@ -449,16 +450,14 @@ struct message_next train_decide_next(const struct train *t, int64_t steps_done)
         return next;
     next.lag_ms = s->replicas[__builtin_ctz(next.lagging)].last_ms;
     next.usual_ms = stragglers_usual_ms(s, __builtin_ctz(next.lagging));
-    switch (t->plan->spec.sync.stragglers) {
-    case SPEC_STRAGGLERS_WAIT:
-        break;
-    case SPEC_STRAGGLERS_GREEDY:
+    answer = stragglers_answer(s, t->plan, steps_done);
+    next.answer = (int32_t)answer.how;
+    next.answer_ms = answer.ms;
+    next.wait_ms = answer.wait_ms;
+    memcpy(next.shares, answer.shares, sizeof next.shares);
+    if (answer.how == SPEC_STRAGGLERS_GREEDY) {
         next.protocol = SPEC_PROTOCOL_ASP;
         next.n_steps = STRAGGLERS_ROUND;
-        break;
-    case SPEC_STRAGGLERS_ELASTIC:
-        stragglers_share(s, t->plan, steps_done, next.shares);
-        break;
     }
     return next;
 }

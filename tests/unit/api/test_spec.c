@@ -905,7 +905,7 @@ static void spec_auto_is_what_was_chosen(void **state)
 }
 
 /* For those there must be room. */
-static void spec_greedy_is_asynchronous_for_a_while(void **state)
+static void spec_greedy_and_auto_may_be_asynchronous_for_a_while(void **state)
 {
     struct spec s;
 
@@ -914,6 +914,11 @@ static void spec_greedy_is_asynchronous_for_a_while(void **state)
         parse(WITH("\"replicas\": 2, \"sync\": {\"stragglers\": \"Greedy\"}"), &s, NULL), ERR_OK);
     assert_true(spec_is_asynchronous(&s));
     assert_int_equal(spec_switch_step(&s, 1000), 1000);
+    assert_int_equal(
+        parse(WITH("\"replicas\": 2, \"sync\": {\"stragglers\": \"Auto\", \"maxStaleness\": 3}"),
+              &s, NULL),
+        ERR_OK);
+    assert_true(spec_is_asynchronous(&s));
     assert_int_equal(
         parse(WITH("\"replicas\": 2, \"sync\": {\"stragglers\": \"Elastic\"}"), &s, NULL), ERR_OK);
     assert_false(spec_is_asynchronous(&s));
@@ -963,7 +968,7 @@ int main(void)
         cmocka_unit_test(spec_names_follow_rfc_1123),
         cmocka_unit_test(spec_leaves_the_number_of_replicas_to_the_planner),
         cmocka_unit_test(spec_switches_after_a_number_or_a_part_of_the_steps),
-        cmocka_unit_test(spec_greedy_is_asynchronous_for_a_while),
+        cmocka_unit_test(spec_greedy_and_auto_may_be_asynchronous_for_a_while),
         cmocka_unit_test(spec_auto_is_what_was_chosen),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };

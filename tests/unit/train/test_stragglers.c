@@ -1,6 +1,7 @@
 /* Which replicas lag, and what they are given to do then. */
 #include "train/stragglers.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +96,8 @@ static struct plan make_plan(int last_stages)
 {
     struct plan plan = {.micro_batches = 12, .n_shares = 3, .shares = {5, 5, 2}};
 
+    plan.spec.sync.stragglers = SPEC_STRAGGLERS_ELASTIC;
+
     for (int i = 0; i < 2 + last_stages; i++)
         plan.workers[plan.n_workers++].replica = i < 2 ? i : 2;
     return plan;
@@ -103,15 +106,14 @@ static struct plan make_plan(int last_stages)
 static void assert_shares(const struct stragglers *s, const struct plan *plan, int64_t step, int a,
                           int b, int c)
 {
-    int shares[PLAN_REPLICAS_MAX];
+    struct stragglers_answer answer = stragglers_answer(s, plan, step);
 
-    stragglers_share(s, plan, step, shares);
-    assert_int_equal(shares[0], a);
-    assert_int_equal(shares[1], b);
-    assert_int_equal(shares[2], c);
+    assert_int_equal(answer.shares[0], a);
+    assert_int_equal(answer.shares[1], b);
+    assert_int_equal(answer.shares[2], c);
 }
 
-static void shares_are_those_of_the_plan_until_a_replica_lags(void **state)
+static void shares_are_those_of_the_plan_until_all_times_are_known(void **state)
 {
     struct plan plan = make_plan(1);
     struct stragglers s = {0};
@@ -157,6 +159,81 @@ static void a_replica_has_no_more_micro_batches_than_room(void **state)
     assert_shares(&s, &plan, 1, 10, 0, 2);
 }
 
+/* Three replicas, of which the last has lagged since a micro-batch takes `ms` in it instead of 10.
+ */
+static struct stragglers_answer answer_to(enum spec_stragglers how, const int shares[3], double ms)
+{
+    struct plan plan = make_plan(1);
+    struct stragglers s = {0};
+
+    plan.spec.sync.stragglers = how;
+    plan.micro_batches = 0;
+    for (int k = 0; k < 3; k++) {
+        plan.shares[k] = shares[k];
+        plan.micro_batches += shares[k];
+        (void)add(&s, k, 10, 10);
+    }
+    for (int i = 0; i < STRAGGLERS_ROW; i++)
+        (void)stragglers_add(&s, 2, ms, SAMPLE_MS);
+    assert_int_equal(stragglers_found(&s), 4);
+    return stragglers_answer(&s, &plan, 1);
+}
+
+static void assert_answer(struct stragglers_answer answer, enum spec_stragglers how, double wait_ms,
+                          double ms, int first)
+{
+    assert_int_equal(answer.how, how);
+    assert_true(answer.wait_ms == wait_ms);
+    assert_true(fabs(answer.ms - ms) < 1e-9);
+    assert_int_equal(answer.shares[0], first);
+}
+
+static void auto_takes_other_shares_if_that_gains_a_tenth(void **state)
+{
+    (void)state;
+    assert_answer(answer_to(SPEC_STRAGGLERS_AUTO, (const int[]){4, 4, 4}, 40),
+                  SPEC_STRAGGLERS_ELASTIC, 160, 60, 6);
+    assert_answer(answer_to(SPEC_STRAGGLERS_AUTO, (const int[]){8, 8, 1}, 40), SPEC_STRAGGLERS_WAIT,
+                  80, 80, 8);
+}
+
+/* In step, one of them takes 20 ms, whatever is done. */
+static void auto_leaves_step_where_shares_are_too_coarse(void **state)
+{
+    (void)state;
+    assert_answer(answer_to(SPEC_STRAGGLERS_AUTO, (const int[]){1, 1, 1}, 16), SPEC_STRAGGLERS_WAIT,
+                  16, 16, 1);
+    assert_answer(answer_to(SPEC_STRAGGLERS_AUTO, (const int[]){1, 1, 1}, 20),
+                  SPEC_STRAGGLERS_GREEDY, 20, 12, 1);
+}
+
+static void a_policy_that_is_given_is_kept_to(void **state)
+{
+    (void)state;
+    assert_answer(answer_to(SPEC_STRAGGLERS_WAIT, (const int[]){4, 4, 4}, 40), SPEC_STRAGGLERS_WAIT,
+                  160, 160, 4);
+    assert_answer(answer_to(SPEC_STRAGGLERS_GREEDY, (const int[]){4, 4, 4}, 40),
+                  SPEC_STRAGGLERS_GREEDY, 160, 12 / 0.225, 4);
+    assert_answer(answer_to(SPEC_STRAGGLERS_ELASTIC, (const int[]){8, 8, 1}, 40),
+                  SPEC_STRAGGLERS_ELASTIC, 80, 80, 8);
+}
+
+static void auto_waits_until_all_times_are_known(void **state)
+{
+    struct plan plan = make_plan(1);
+    struct stragglers s = {0};
+    struct stragglers_answer answer;
+
+    (void)state;
+    plan.spec.sync.stragglers = SPEC_STRAGGLERS_AUTO;
+    (void)add(&s, 1, 10, 10);
+    (void)add(&s, 1, 4, 200);
+    answer = stragglers_answer(&s, &plan, 1);
+    assert_int_equal(answer.how, SPEC_STRAGGLERS_WAIT);
+    assert_true(answer.wait_ms == 0);
+    assert_int_equal(answer.shares[2], 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,9 +242,13 @@ int main(void)
         cmocka_unit_test(what_is_usual_is_not_slow),
         cmocka_unit_test(what_lasts_becomes_usual),
         cmocka_unit_test(short_steps_are_sampled_together),
-        cmocka_unit_test(shares_are_those_of_the_plan_until_a_replica_lags),
+        cmocka_unit_test(shares_are_those_of_the_plan_until_all_times_are_known),
         cmocka_unit_test(a_replica_that_would_hold_up_all_is_left_out),
         cmocka_unit_test(a_replica_has_no_more_micro_batches_than_room),
+        cmocka_unit_test(auto_takes_other_shares_if_that_gains_a_tenth),
+        cmocka_unit_test(auto_leaves_step_where_shares_are_too_coarse),
+        cmocka_unit_test(a_policy_that_is_given_is_kept_to),
+        cmocka_unit_test(auto_waits_until_all_times_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

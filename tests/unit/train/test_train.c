@@ -745,7 +745,7 @@ static void the_largest_gradients_alone_move_the_weights_most_of_the_way(void **
 
 /* --- stragglers --- */
 
-/* The test says which replicas lag, by the decider's questions, and what Elastic makes of it. */
+/* The test says which replicas lag, by the decider's questions, and Elastic's shares. */
 static struct {
     int from, to; /* questions that are answered with the second replica; 0: none is */
     int n_asked;
@@ -754,8 +754,8 @@ static struct {
 
 bool __wrap_stragglers_add(struct stragglers *s, int replica, double ms, double elapsed_ms);
 uint32_t __wrap_stragglers_found(const struct stragglers *s);
-void __wrap_stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
-                             int out[static PLAN_REPLICAS_MAX]);
+struct stragglers_answer __wrap_stragglers_answer(const struct stragglers *s,
+                                                  const struct plan *plan, int64_t step);
 
 bool __wrap_stragglers_add(struct stragglers *s, int replica, double ms, double elapsed_ms)
 {
@@ -773,14 +773,19 @@ uint32_t __wrap_stragglers_found(const struct stragglers *s)
     return lag.n_asked >= lag.from && lag.n_asked < lag.to ? 2 : 0;
 }
 
-void __wrap_stragglers_share(const struct stragglers *s, const struct plan *plan, int64_t step,
-                             int out[static PLAN_REPLICAS_MAX])
+struct stragglers_answer __wrap_stragglers_answer(const struct stragglers *s,
+                                                  const struct plan *plan, int64_t step)
 {
     static const int firsts[] = {7, 3, 10, 0, 5, 9};
+    struct stragglers_answer out = {.how = plan->spec.sync.stragglers};
 
     (void)s;
-    out[0] = firsts[step % 6];
-    out[1] = plan->micro_batches - out[0];
+    memcpy(out.shares, plan->shares, sizeof out.shares);
+    if (out.how == SPEC_STRAGGLERS_ELASTIC) {
+        out.shares[0] = firsts[step % 6];
+        out.shares[1] = plan->micro_batches - out.shares[0];
+    }
+    return out;
 }
 
 static void lag_at(int from, int to)
