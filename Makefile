@@ -174,7 +174,7 @@ LIBS_throttle := base
 SLOW_LINK  := $(OUT)/tests/support/slow-link
 LIBS_slow_link := base
 # Preloaded into a worker or the operator.
-PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link die_at)
+PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
 LIBS_walk  := cli fleet kube http balance cluster api base
 support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(WALK) $(PRELOADS)
@@ -228,11 +228,11 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=1800 hack/run-tests.sh $(INTEGRATION)
 
-test-faults: deps-cluster ## faults at every step, and the operator dies at every call (an hour)
+test-faults: deps-cluster ## faults at every step, call and event (hours)
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
-	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind'
+	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind' 'events may come twice'
 
 export STORM_MINUTES ?= 30
 export STORM_EVERY   ?= 120

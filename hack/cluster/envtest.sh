@@ -4,6 +4,8 @@
 #
 #   hack/cluster/envtest.sh start DIR   ready in about 3 s; then use DIR/kubeconfig
 #   hack/cluster/envtest.sh stop DIR    ends them and removes DIR
+#   hack/cluster/envtest.sh pause DIR   ends them, and leaves what they know in DIR/etcd ...
+#   hack/cluster/envtest.sh resume DIR  ... from which they go on at the same address
 #
 # Any number may run at once, each in its own DIR and on ports of its own. There is no scheduler
 # and no kubelet: a pod stays Pending until the test writes its status. Owned objects are collected
@@ -12,7 +14,7 @@
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
-[ $# -eq 2 ] || die "usage: $0 start|stop DIR"
+[ $# -eq 2 ] || die "usage: $0 start|stop|pause|resume DIR"
 command=$1
 dir=$(realpath -m "$2")
 etcd=unix://etcd:1 # a socket in DIR: etcd wants the form of host:port, and takes it as a file name
@@ -75,8 +77,14 @@ contexts:
 Y
 }
 
-start_api() {
-    port=$(free_port)
+start_etcd() {
+    # Nothing here outlives the machine, so nothing has to reach the disk.
+    launch etcd --data-dir "$dir/etcd" --unsafe-no-fsync --log-level warn \
+        --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
+        --listen-peer-urls unix://peer:1
+}
+
+start_api() { # at $port
     # The server makes its own certificate, whose file also holds the authority that signed it.
     launch kube-apiserver --etcd-servers "$etcd" \
         --bind-address 127.0.0.1 --secure-port "$port" --cert-dir "$dir/certs" \
@@ -98,23 +106,34 @@ start() {
     token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     echo "$token,admin,admin,system:masters" >"$dir/tokens.csv"
     openssl genrsa -out "$dir/certs/account.key" 2048 2>/dev/null
-    # Nothing here outlives the machine, so nothing has to reach the disk.
-    launch etcd --data-dir "$dir/etcd" --unsafe-no-fsync --log-level warn \
-        --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
-        --listen-peer-urls unix://peer:1
+    start_etcd
     for try in 1 2 3; do
+        port=$(free_port)
         if start_api; then break; fi
         grep -q 'address already in use' "$dir/kube-apiserver.log" || try=3
         [ "$try" -lt 3 ] || give_up "the API server"
         rm "$dir/kube-apiserver.pid"
     done
     write_kubeconfig
+    start_controllers
+}
+
+start_controllers() {
     local controllers=garbage-collector,namespace,serviceaccount,deployment,replicaset,statefulset,job
     launch kube-controller-manager --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 \
         --service-account-private-key-file "$dir/certs/account.key" \
         --controllers "${controllers//,/-controller,}-controller"
     # they are at work when the default account is there
     wait_for 60 ask /api/v1/namespaces/default/serviceaccounts/default || give_up "the controller manager"
+}
+
+resume() {
+    port=$(sed -n 's|.*server: https://127.0.0.1:||p' "$dir/kubeconfig")
+    token=$(cut -d , -f 1 "$dir/tokens.csv")
+    rm "$dir"/*.pid
+    start_etcd
+    start_api || give_up "the API server"
+    start_controllers
 }
 
 give_up() { # give_up WHO
@@ -144,5 +163,7 @@ stop() {
 case $command in
 start) start ;;
 stop) stop ;;
-*) die "usage: $0 start|stop DIR" ;;
+pause) stop_programs ;;
+resume) resume ;;
+*) die "usage: $0 start|stop|pause|resume DIR" ;;
 esac

@@ -29,7 +29,7 @@
 #include "cluster/node_object.h"
 #include "kube/watch.h"
 
-#define NODES_MAX 16
+#define NODES_MAX 64
 #define TICK_MS   30
 #define RETRY_MS  300
 #define GONE_MS   1000 /* for a process whose pod is gone already */

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent_image.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -27,6 +28,7 @@ struct mount {
 };
 
 struct command {
+    const char *image; /* borrowed */
     int n;
     char *args[ARGS_MAX + 1];
     int n_mounts;
@@ -350,6 +352,8 @@ static void run_child(const struct agent_pod *p, const struct agent_settings *se
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; i < c->n_variables; i++)
         (void)putenv(c->variables[i]);
+    if (agent_image_is_known(c->image))
+        agent_image_run(c->image, p->ip);
     (void)execv(c->args[0], c->args);
     _exit(127);
 }
@@ -360,10 +364,10 @@ static enum err_code start_parsed(struct agent_pod *p, struct kube_client *clien
 {
     const struct json *spec = json_get(pod, "spec");
     const struct json *container = json_first(json_get(spec, "containers"));
-    struct command c = {0};
+    struct command c = {.image = json_string(json_get(container, "image"), "")};
     enum err_code rc;
 
-    if (strstr(json_string(json_get(container, "image"), ""), "missing")) {
+    if (strstr(c.image, "missing")) {
         rc = agent_pod_block(
             p, client,
             "{\"containerStatuses\":[{\"name\":\"worker\",\"image\":\"x\",\"imageID\":\"\","

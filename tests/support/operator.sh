@@ -122,3 +122,6 @@ left_by() { judged "$1" && weights_of "$dir/agent/claims/out/model"; } # left_by
 judged() { field "$1" '{.status.progress.metrics}'; }
 no_pods() { [ -z "$(kubectl get pods -o name 2>/dev/null)" ]; }
 worker_pid() { pgrep -f -- "--control $(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.status.podIP}'):7070"; } # worker_pid JOB SLOT
+ended() { # ended PHASE CODE MESSAGE: the status of a pod that has
+    echo "{\"phase\":\"$1\",\"containerStatuses\":[{\"name\":\"worker\",\"image\":\"w\",\"imageID\":\"\",\"restartCount\":0,\"ready\":false,\"state\":{\"terminated\":{\"exitCode\":$2,\"message\":\"$3\"}}}]}"
+}
