@@ -585,8 +585,8 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
         /* Unless the watch has brought something newer meanwhile. */
         if (rc == ERR_OK && job && strcmp(job->version, seen->version) == 0)
             rc = store_change(a->store, STORE_JOBS, KUBE_MODIFIED, object, err);
-        if (rc ==
-            ERR_NOT_FOUND) /* as the watch will report; until then it is looked at less often */
+        /* The watch will report that; until then the job is looked at less often. */
+        if (rc == ERR_NOT_FOUND)
             rc = err_wrap(err, ERR_CONFLICT, "deleted meanwhile");
     }
     json_free(object);

@@ -2,8 +2,9 @@
  *
  * A search may take seconds, in which nothing else is done. So all searches together have a third
  * of the time at most: jobs that train come first. And however many jobs one namespace has, another
- * one that has not searched for TURNS_FRESH_MS is next. Layer: run (may use base). Threads: one;
- * pure.
+ * one that has not searched for TURNS_FRESH_MS is next.
+ *
+ * Layer: run (may use base). Threads: one; pure.
  */
 #ifndef RUN_TURNS_H
 #define RUN_TURNS_H
@@ -14,10 +15,10 @@
 #define TURNS_FRESH_MS       10000
 #define TURNS_NAMESPACES_MAX 1000 /* then all are forgotten */
 
-struct turns {        /* zeroed at first */
-    int64_t after_ms; /* the next search of any namespace that is not fresh */
-    struct map
-        namespaces; /* to that of its own, a number; those without a long search are missing */
+/* Times before which there is no other search; zeroed at first. */
+struct turns {
+    int64_t after_ms;      /* of any namespace that is not fresh */
+    struct map namespaces; /* name to its own, a number; missing: it has not searched for long */
 };
 
 void turns_deinit(struct turns *t);
