@@ -11,13 +11,11 @@ tap_only=("$@")
 at_exit operator_finish
 
 set_up() {
-    local namespace i nodes=('n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20')
-    operator_set_up && kubectl create namespace mallory >/dev/null && kubectl create namespace second >/dev/null || return
-    for namespace in mallory second; do # a pod's own program decides what its status says
-        kubectl -n "$namespace" create role tenant --verb='*' \
+    local i nodes=('n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20')
+    operator_set_up && kubectl create namespace mallory >/dev/null && # a pod's own program decides what its status says
+        kubectl -n mallory create role tenant --verb='*' \
             --resource=pods,pods/status,configmaps,secrets,events,skyjobs.skyjob.dev,skyjobs.skyjob.dev/status >/dev/null &&
-            kubectl -n "$namespace" create rolebinding tenant --role=tenant --user=mallory >/dev/null || return
-    done
+        kubectl -n mallory create rolebinding tenant --role=tenant --user=mallory >/dev/null || return
     for i in {1..30}; do nodes+=("m$i,64,64Gi,40"); done
     start_agent "${nodes[@]}" 'm31,64,64Gi' && until_true 20 own_nodes && start_operator
 }

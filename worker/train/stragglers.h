@@ -18,8 +18,9 @@
  * micro-batch in every STRAGGLERS_LOOK-th step, to be seen when it is quick again. Auto is Elastic
  * if its steps are at least STRAGGLERS_GAIN times as quick as those in which all wait, but Greedy
  * if they still take STRAGGLERS_TIMES as long as Greedy's: where a few micro-batches cannot be
- * shared out evenly, stale gradients are the lesser evil. Layer: train (may use api base). Threads:
- * one; pure.
+ * shared out evenly, stale gradients are the lesser evil.
+ *
+ * Layer: train (may use api base). Threads: one; pure.
  */
 #ifndef TRAIN_STRAGGLERS_H
 #define TRAIN_STRAGGLERS_H
