@@ -452,6 +452,8 @@ static void complete(struct context *c)
     s->completion_ms = c->seen->now_ms;
     if (s->start_ms == 0)
         s->start_ms = s->completion_ms;
+    if (s->completion_ms < s->start_ms) /* by the clock of the operator that led then */
+        s->completion_ms = s->start_ms;
     text_add(text, sizeof text, "%lld %s in %lld s", (long long)s->progress.step,
              s->progress.step == 1 ? "step" : "steps",
              (long long)(s->completion_ms - s->start_ms) / 1000);

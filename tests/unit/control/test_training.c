@@ -263,6 +263,12 @@ static void succeeded_early(struct world *w)
     p->best = (struct progress_best){.value = 0.9, .lineage = 1, .step = 20, .n_since = 3};
 }
 
+static void begun_by_a_clock_that_is_ahead(struct world *w)
+{
+    succeeded_with_metrics(w);
+    w->seen.status.start_ms = w->seen.now_ms + 3600000;
+}
+
 static void succeeded_and_cleared_away(struct world *w)
 {
     world_start_training(w);
@@ -429,6 +435,8 @@ static struct row rows[] = {
         "TrainingFinished", .event = "TrainingFinished",
         .message = "50 steps in 0 s (1 skipped), accuracy 0.8750, evalLoss 0.5000, "
                    "accuracyMismatched 0.7500."),
+    ROW("decide_ends_no_job_before_it_began", begun_by_a_clock_that_is_ahead, COMPLETE, T,
+        "TrainingFinished", .message = "50 steps in 0 s (1 skipped)"),
     ROW("decide_says_why_a_job_ended_early", succeeded_early, COMPLETE, T, "TrainingFinished",
         .message = "accuracyMismatched 0.7500. Ended early: 3 evaluations in a row were not "
                    "better. The best evaluation, whose weights are kept, was after step 20: "
