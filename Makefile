@@ -111,6 +111,9 @@ LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=re
 LDFLAGS_test_adopt := -Wl,--wrap=link
 # Which replicas lag is the test's to say, and when a thread goes on.
 LDFLAGS_test_train := -Wl,--wrap=exchange_send,--wrap=homes_meet,--wrap=stragglers_add,--wrap=stragglers_found,--wrap=stragglers_answer
+# So is how long a search for a plan takes.
+LDFLAGS_test_solver := -Wl,--wrap=decide
+LDFLAGS_test_loop := -Wl,--wrap=decide
 # So is what the time is, and what a process has used of it.
 LDFLAGS_test_throttle := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
 

@@ -562,6 +562,11 @@ void http_stop(struct http *h)
     (void)curl_multi_wakeup(h->multi);
 }
 
+void http_wake(struct http *h)
+{
+    (void)curl_multi_wakeup(h->multi);
+}
+
 int64_t http_turned_ms(const struct http *h)
 {
     return atomic_load(&h->turned_ms);

@@ -8,7 +8,8 @@
  * peer's certificate and name are always checked unless the request says `insecure`.
  *
  * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
- * Layer: http (may use base). Threads: one per loop, but for http_stop() and http_turned_ms().
+ * Layer: http (may use base). Threads: one per loop, but for http_stop(), http_wake()
+ * and http_turned_ms().
  * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
  */
 #ifndef HTTP_HTTP_H
@@ -118,6 +119,9 @@ MUST_CHECK enum err_code http_poll(struct http *h, int64_t timeout_ms, struct er
 /* End all waiting soon: http_poll() returns at once; a waiting http_call() and all later ones share
  * HTTP_STOP_MS and return ERR_AGAIN after that. Safe from any thread and from signal handlers. */
 void http_stop(struct http *h);
+
+/* Have the http_poll() that waits, or the next one, return at once. Any thread. */
+void http_wake(struct http *h);
 
 /* The time of the last http_poll(), also inside http_call(), by clock_now_ms(). Any thread. */
 int64_t http_turned_ms(const struct http *h);

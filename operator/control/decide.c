@@ -14,7 +14,7 @@ const char *const pod_phase_names[] = {"Pending", "Running", "Succeeded", "Faile
 
 struct action *context_add(struct context *c, enum action_kind kind)
 {
-    static struct action dropped; /* written, never read */
+    static _Thread_local struct action dropped; /* written, never read */
     struct action *a = &dropped;
 
     if (c->out->n_actions < DECIDE_ACTIONS_MAX)

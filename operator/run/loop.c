@@ -11,6 +11,7 @@
 #include "run/apply.h"
 #include "run/health.h"
 #include "run/queue.h"
+#include "run/solver.h"
 #include "run/store.h"
 #include "run/turns.h"
 #include "run/workers.h"
@@ -30,6 +31,12 @@ static const double bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
                                   0.25,  0.5,    1,     2.5,  5,    10};
 #define N_BOUNDS (sizeof bounds_s / sizeof bounds_s[0])
 
+/* What the solver has. */
+struct search {
+    char key[QUEUE_KEY_BYTES];
+    int64_t began_ms, decided_ms; /* the latter: of the decision before, to notice another one */
+};
+
 struct watch_of {
     struct loop *loop;
     const char *what;
@@ -45,11 +52,13 @@ struct loop {
     struct watch_of watches[STORE_KINDS];
     struct store store;
     struct queue queue;
+    struct queue searches; /* jobs that look for a plan, one at a time */
+    struct solver *solver;
+    struct solver_case *own, *solved; /* for decisions of this thread, and for the solver's */
+    struct search search;
     struct workers workers;
     struct kube_recorder recorder;
     struct health *health;
-    struct observed *seen;
-    struct decision *decision;
     atomic_bool stops;
     bool was_ready;
     struct turns turns;
@@ -111,6 +120,12 @@ static void on_error(void *ctx, const struct err *err, int64_t wait_ms)
 
     LOG(LOG_WARN, "watch failed", LOG_S("kind", w->what), LOG_S("error", err->text),
         LOG_I("wait_ms", wait_ms));
+}
+
+/* In the solver's thread. */
+static void on_solved(void *http)
+{
+    http_wake(http);
 }
 
 /* --- building --- */
@@ -240,11 +255,13 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
         l->workers.store = &l->store;
         l->store.listener =
             (struct store_listener){.ctx = l, .on_enqueue = enqueue, .on_capacity = on_capacity};
-        l->seen = calloc(1, sizeof *l->seen);
-        l->decision = calloc(1, sizeof *l->decision);
+        l->own = calloc(1, sizeof *l->own);
+        l->solved = calloc(1, sizeof *l->solved);
     }
-    rc = l && l->seen && l->decision ? fleet_new(http, &l->workers.fleet, err)
-                                     : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    rc = l && l->own && l->solved ? fleet_new(http, &l->workers.fleet, err)
+                                  : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    if (rc == ERR_OK)
+        rc = solver_new(on_solved, http, &l->solver, err);
     if (rc == ERR_OK && options->health_address)
         rc = health_open(options->health_address, turned_ms, l, &l->health, err);
     if (rc != ERR_OK) {
@@ -263,49 +280,53 @@ void loop_free(struct loop *l)
     for (int i = 0; i < STORE_KINDS; i++)
         kube_watch_deinit(&l->watches[i].watch);
     fleet_free(l->workers.fleet);
+    if (!l->solver || !solver_is_busy(l->solver))
+        solver_case_free(l->solved); /* else it is the solver's */
+    solver_free(l->solver);
+    solver_case_free(l->own);
     queue_deinit(&l->queue);
+    queue_deinit(&l->searches);
     turns_deinit(&l->turns);
     store_deinit(&l->store);
-    free(l->seen);
-    free(l->decision);
     free(l);
 }
 
 /* --- one job --- */
 
-/* Observe, decide, act. */
-static void reconcile(struct loop *l, const char *key)
+static enum err_code observe(struct loop *l, const char *key, struct solver_case *c,
+                             struct err *err)
+{
+    c->decision.requeue_ms = -1;
+    c->seen.settings = l->options.settings;
+    c->seen.now_ms = clock_wall_ms();
+    return store_observe(&l->store, key, &c->view, &c->seen, err);
+}
+
+static enum err_code act(struct loop *l, const char *key, struct solver_case *c, struct err *err)
 {
     struct apply apply = {
         .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
-    struct store_job *job;
-    int64_t retry_ms = RETRY_MS;
-    int64_t start_ms;
-    struct err err = {0};
-    enum err_code rc = apply_orphans(&apply, key, &err);
+    struct store_job *job = store_find_job(&l->store, key);
 
-    job = store_find_job(&l->store, key);
-    l->decision->requeue_ms = -1;
-    l->seen->settings = l->options.settings;
-    l->seen->now_ms = clock_wall_ms();
-    if (rc == ERR_OK && job)
-        rc = store_observe(&l->store, key, l->seen, &err);
-    if (rc == ERR_OK && job) {
-        start_ms = clock_now_ms();
-        decide(l->seen, l->decision);
-        job->decided_ms = clock_now_ms();
-        job->unplaced = l->decision->unplaced;
-        job->waits_for_nodes =
-            l->seen->nodes && !l->seen->is_deleting && !status_is_over(&l->decision->status);
-        turns_add(&l->turns, job->namespace, job->decided_ms - start_ms, job->decided_ms);
-        rc = apply_decision(&apply, l->seen, l->decision, &err);
-        job = store_find_job(&l->store, key);
-    }
+    job->decided_ms = clock_now_ms();
+    job->unplaced = c->decision.unplaced;
+    job->waits_for_nodes =
+        c->seen.nodes && !c->seen.is_deleting && !status_is_over(&c->decision.status);
+    return apply_decision(&apply, &c->seen, &c->decision, err);
+}
+
+/* When to look at the job again. */
+static void settle(struct loop *l, const char *key, const struct decision *d, enum err_code rc,
+                   const struct err *err)
+{
+    struct store_job *job = store_find_job(&l->store, key);
+    int64_t retry_ms = RETRY_MS;
+
     if (rc == ERR_OK) {
         if (job)
             job->n_failures = 0;
-        if (l->decision->requeue_ms >= 0)
-            enqueue(l, key, l->decision->requeue_ms > SOON_MS ? l->decision->requeue_ms : SOON_MS);
+        if (d->requeue_ms >= 0)
+            enqueue(l, key, d->requeue_ms > SOON_MS ? d->requeue_ms : SOON_MS);
         return;
     }
     l->n_errors++;
@@ -313,25 +334,47 @@ static void reconcile(struct loop *l, const char *key)
         retry_ms = backoff_ms(++job->n_failures, RETRY_MS, RETRY_MAX_MS);
     /* A conflict is how two writers notice each other: the watch brings the other's version. */
     LOG(rc == ERR_CONFLICT ? LOG_INFO : LOG_WARN, "reconcile failed, retrying", LOG_S("job", key),
-        LOG_S("error", err.text), LOG_I("wait_ms", retry_ms));
+        LOG_S("error", err->text), LOG_I("wait_ms", retry_ms));
     enqueue(l, key, retry_ms);
 }
 
-/* A job that looks for a plan has to wait for its turn. Among those of a namespace the one comes
- * first that was looked at longest ago. */
-static bool is_postponed(struct loop *l, const char *key, int64_t now_ms)
+static void enqueue_search(struct loop *l, const char *key, int64_t due_ms)
 {
-    const struct store_job *job = store_find_job(&l->store, key);
-    bool is_new = job && job->decided_ms == 0 && job->revision == 0 && !job->is_final;
-    int64_t rank_ms, wait_ms;
+    struct err err;
 
-    if (!job || !(job->waits_for_nodes || is_new))
-        return false;
-    wait_ms = turns_wait_ms(&l->turns, job->namespace, now_ms);
-    rank_ms = RANK_MAX_MS - (now_ms - job->decided_ms) / 1000;
-    if (wait_ms > 0)
-        enqueue(l, key, wait_ms + (rank_ms > 0 ? rank_ms : 0));
-    return wait_ms > 0;
+    if (queue_add(&l->searches, key, due_ms, &err) != ERR_OK)
+        LOG(LOG_ERROR, "job not queued", LOG_S("job", key), LOG_S("error", err.text));
+}
+
+static bool looks_for_plan(const struct store_job *job)
+{
+    bool is_new = job->decided_ms == 0 && job->revision == 0 && !job->is_final;
+
+    return (job->waits_for_nodes || is_new) && !job->is_deleting;
+}
+
+/* Observe, decide, act; but a search for a plan comes later. */
+static void reconcile(struct loop *l, const char *key)
+{
+    struct apply apply = {
+        .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
+    struct err err = {0};
+    enum err_code rc = apply_orphans(&apply, key, &err);
+    struct store_job *job = store_find_job(&l->store, key);
+    bool is_search = rc == ERR_OK && job && looks_for_plan(job);
+
+    l->own->decision.requeue_ms = -1;
+    if (rc == ERR_OK && job && !is_search)
+        rc = observe(l, key, l->own, &err);
+    if (is_search || (rc == ERR_OK && job && l->own->seen.nodes && !job->is_deleting)) {
+        enqueue_search(l, key, clock_now_ms());
+        return;
+    }
+    if (rc == ERR_OK && job) {
+        decide(&l->own->seen, &l->own->decision);
+        rc = act(l, key, l->own, &err);
+    }
+    settle(l, key, &l->own->decision, rc, &err);
 }
 
 static int64_t reconcile_due(struct loop *l)
@@ -345,13 +388,86 @@ static int64_t reconcile_due(struct loop *l)
 
         if (!queue_take(&l->queue, start_ns / 1000000, key, &wait_ms))
             return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
-        if (!is_postponed(l, key, start_ns / 1000000)) {
-            reconcile(l, key);
-            count_reconcile(l, clock_now_ns() - start_ns);
-        }
+        reconcile(l, key);
+        count_reconcile(l, clock_now_ns() - start_ns);
         queue_done(&l->queue, key);
     }
     return 0;
+}
+
+/* --- a search for a plan --- */
+
+/* A job that trains does not wait for its turn; among the others of a namespace the one comes first
+ * that was looked at longest ago. */
+static int64_t turn_ms(struct loop *l, const struct store_job *job, int64_t now_ms)
+{
+    bool trains = job->status && job->status->conditions[CONDITION_RUNNING].value == CONDITION_TRUE;
+    int64_t wait_ms = trains ? 0 : turns_wait_ms(&l->turns, job->namespace, now_ms);
+    int64_t rank_ms = RANK_MAX_MS - (now_ms - job->decided_ms) / 1000;
+
+    return wait_ms > 0 && rank_ms > 0 ? wait_ms + rank_ms : wait_ms;
+}
+
+/* The next one whose turn it is; false: there is none for *wait_ms. */
+static bool take_search(struct loop *l, int64_t now_ms, int64_t *wait_ms)
+{
+    while (queue_take(&l->searches, now_ms, l->search.key, wait_ms)) {
+        const struct store_job *job = store_find_job(&l->store, l->search.key);
+        int64_t left_ms = job ? turn_ms(l, job, now_ms) : 0;
+
+        if (left_ms == 0)
+            return true;
+        enqueue_search(l, l->search.key, now_ms + left_ms);
+        queue_done(&l->searches, l->search.key);
+    }
+    return false;
+}
+
+/* Returns the time until another one is due. */
+static int64_t start_search(struct loop *l)
+{
+    int64_t now_ms = clock_now_ms();
+    int64_t wait_ms = IDLE_MS;
+    struct store_job *job;
+    struct err err = {0};
+    enum err_code rc;
+
+    if (solver_is_busy(l->solver) || !take_search(l, now_ms, &wait_ms))
+        return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
+    job = store_find_job(&l->store, l->search.key);
+    rc = job ? observe(l, l->search.key, l->solved, &err) : ERR_NOT_FOUND;
+    if (rc == ERR_OK) {
+        l->search.began_ms = now_ms;
+        l->search.decided_ms = job->decided_ms;
+        solver_start(l->solver, l->solved);
+        return IDLE_MS;
+    }
+    if (job)
+        settle(l, l->search.key, &l->solved->decision, rc, &err);
+    queue_done(&l->searches, l->search.key);
+    return 0;
+}
+
+/* Act on what the solver has decided, unless the job is another one by now. */
+static void end_search(struct loop *l)
+{
+    struct solver_case *c = solver_take(l->solver);
+    struct store_job *job;
+    struct err err = {0};
+
+    if (!c)
+        return;
+    job = store_job_of(&l->store, &c->seen);
+    turns_add(&l->turns, c->seen.namespace, clock_now_ms() - l->search.began_ms, clock_now_ms());
+    if (job && strcmp(job->version, c->seen.version) == 0 &&
+        job->decided_ms == l->search.decided_ms) {
+        enum err_code rc = act(l, l->search.key, c, &err);
+
+        settle(l, l->search.key, &c->decision, rc, &err);
+    } else if (job) {
+        enqueue(l, l->search.key, 0);
+    }
+    queue_done(&l->searches, l->search.key);
 }
 
 /* --- the loop --- */
@@ -367,8 +483,14 @@ static enum err_code turn(struct loop *l, struct err *err)
             LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
                 LOG_I("nodes", l->store.nodes.n));
         l->was_ready = true;
-        if (leads(l))
+        if (leads(l)) {
+            int64_t search_ms;
+
+            end_search(l);
             wait_ms = reconcile_due(l);
+            search_ms = start_search(l);
+            wait_ms = search_ms < wait_ms ? search_ms : wait_ms;
+        }
     }
     for (int i = 0; i < STORE_KINDS; i++) {
         int64_t ms = kube_watch_step(&l->watches[i].watch, clock_now_ms());

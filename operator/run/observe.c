@@ -117,25 +117,26 @@ static bool counts(const struct store_own *own, const struct observed *out)
 }
 
 /* Pods may be gone before the decision has been applied. */
-static enum err_code observe_reports(struct store *s, struct observed *out, struct err *err)
+static enum err_code observe_reports(struct store_view *v, struct observed *out, struct err *err)
 {
     size_t n = 0;
-    enum err_code rc = array_reserve(&s->seen_reports, sizeof *s->seen_reports, &s->n_seen_reports,
-                                     (size_t)out->n_pods, err);
+    enum err_code rc =
+        array_reserve(&v->reports, sizeof *v->reports, &v->n_reports, (size_t)out->n_pods, err);
 
     for (int i = 0; i < out->n_pods && rc == ERR_OK; i++) {
         struct seen_pod *p = &out->pods[i];
 
         if (!p->report)
             continue;
-        s->seen_reports[n] = *p->report;
-        p->report = &s->seen_reports[n++];
+        v->reports[n] = *p->report;
+        p->report = &v->reports[n++];
     }
     return rc;
 }
 
 /* There is room for three pods per worker and a probe of every node. */
-static enum err_code observe_pods(struct store *s, struct observed *out, struct err *err)
+static enum err_code observe_pods(struct store *s, struct store_view *v, struct observed *out,
+                                  struct err *err)
 {
     size_t place = 0;
     size_t most = 0;
@@ -146,21 +147,22 @@ static enum err_code observe_pods(struct store *s, struct observed *out, struct 
         most += p->own && counts(p->own, out);
     if (most > OBSERVED_WORKER_PODS + s->nodes.n)
         most = OBSERVED_WORKER_PODS + s->nodes.n;
-    rc = array_reserve(&s->seen_pods, sizeof *s->seen_pods, &s->n_seen_pods, most, err);
+    rc = array_reserve(&v->pods, sizeof *v->pods, &v->n_pods, most, err);
     if (rc != ERR_OK)
         return rc;
     out->n_pods = 0;
-    out->pods = s->seen_pods;
+    out->pods = v->pods;
     place = 0;
     while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         if (p->own && counts(p->own, out))
             observe_pod(p->own, (int)most, out);
-    return observe_reports(s, out, err);
+    return observe_reports(v, out, err);
 }
 
 /* Of more revisions than there is room for, any but the newest may be left out: they are only
  * deleted, and there is another time. */
-static enum err_code observe_revisions(struct store *s, struct observed *out, struct err *err)
+static enum err_code observe_revisions(struct store *s, struct store_view *v, struct observed *out,
+                                       struct err *err)
 {
     const struct store_revision *newest = NULL;
     size_t place = 0;
@@ -190,16 +192,17 @@ static enum err_code observe_revisions(struct store *s, struct observed *out, st
     if (!out->has_revision)
         return ERR_OK;
     out->revision = *newest->parsed;
-    s->seen_text.max = REVISION_TEXT_MAX_BYTES;
-    buf_reset(&s->seen_text);
-    out->revision_text = &s->seen_text;
-    return buf_add(&s->seen_text, newest->text.data, newest->text.len, err);
+    v->revision.max = REVISION_TEXT_MAX_BYTES;
+    buf_reset(&v->revision);
+    out->revision_text = &v->revision;
+    return buf_add(&v->revision, newest->text.data, newest->text.len, err);
 }
 
 /* --- nodes --- */
 
 /* Pods of this job do not count: whatever they hold is given back before the next plan runs. */
-static void use_up_pods(struct store *s, size_t n, const struct observed *job)
+static void use_up_pods(struct store *s, struct node_object *nodes, size_t n,
+                        const struct observed *job)
 {
     size_t place = 0;
     struct store_pod *p;
@@ -208,8 +211,7 @@ static void use_up_pods(struct store *s, size_t n, const struct observed *job)
         bool is_own = p->own && p->own->trust != TRUST_REFUSED && counts(p->own, job);
 
         if (p->node && !p->has_ended && !is_own)
-            node_objects_use(s->scratch, n, p->node, p->requests.cpu_milli,
-                             p->requests.memory_bytes);
+            node_objects_use(nodes, n, p->node, p->requests.cpu_milli, p->requests.memory_bytes);
     }
 }
 
@@ -225,7 +227,7 @@ static bool is_settled(void *ctx, const char *namespace, const char *name)
     return pod && (pod->node || pod->has_ended);
 }
 
-static void use_up_plans(struct store *s, size_t n, const char *job_uid)
+static void use_up_plans(struct store *s, struct node_object *nodes, size_t n, const char *job_uid)
 {
     size_t place = 0;
     struct store_revision *r;
@@ -237,34 +239,63 @@ static void use_up_plans(struct store *s, size_t n, const char *job_uid)
             !promise_is_open(&r->parsed->plan, job->uid, job->revision,
                              job->is_final || job->is_deleting))
             continue;
-        promise_use(&r->parsed->plan, (struct promise_pods){s, is_settled}, s->scratch, n);
+        promise_use(&r->parsed->plan, (struct promise_pods){s, is_settled}, nodes, n);
     }
 }
 
-static enum err_code observe_nodes(struct store *s, struct observed *out, struct err *err)
+static size_t text_bytes(const char *text)
+{
+    return text ? strlen(text) + 1 : 0;
+}
+
+/* A copy of `text` at *to, which moves on; NULL for NULL. */
+static char *keep_text(char **to, const char *text)
+{
+    char *out = *to;
+    size_t n = text_bytes(text);
+
+    if (n == 0)
+        return NULL;
+    memcpy(out, text, n);
+    *to += n;
+    return out;
+}
+
+static enum err_code observe_nodes(struct store *s, struct store_view *v, struct observed *out,
+                                   struct err *err)
 {
     size_t place = 0;
     size_t n = 0;
-    struct node_object *from;
-    enum err_code rc =
-        array_reserve(&s->scratch, sizeof *s->scratch, &s->n_scratch, s->nodes.n, err);
+    size_t n_bytes = 0;
+    const struct node_object *from;
+    char *texts;
+    enum err_code rc = array_reserve(&v->nodes, sizeof *v->nodes, &v->n_nodes, s->nodes.n, err);
 
+    while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
+        n_bytes += text_bytes(from->labels) + text_bytes(from->taints);
+    if (rc == ERR_OK)
+        rc = array_reserve(&v->node_texts, 1, &v->n_node_texts, n_bytes, err);
     if (rc != ERR_OK)
         return rc;
-    while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
-        s->scratch[n++] = *from;
-    node_objects_sort(s->scratch, n);
-    use_up_pods(s, n, out);
-    use_up_plans(s, n, out->uid);
-    out->nodes = s->scratch;
+    texts = v->node_texts;
+    place = 0;
+    while ((from = map_next(&s->nodes, &place, NULL)) != NULL) {
+        v->nodes[n] = *from;
+        v->nodes[n].labels = keep_text(&texts, from->labels);
+        v->nodes[n++].taints = keep_text(&texts, from->taints);
+    }
+    node_objects_sort(v->nodes, n);
+    use_up_pods(s, v->nodes, n, out);
+    use_up_plans(s, v->nodes, n, out->uid);
+    out->nodes = v->nodes;
     out->n_nodes = (int)n;
     return ERR_OK;
 }
 
-static void observe_job(struct store *s, const struct store_job *j, struct observed *out)
+static void observe_job(const struct store_job *j, struct store_view *v, struct observed *out)
 {
-    parse_release_spec(&s->seen_spec);
-    s->seen_spec = j->spec;
+    parse_release_spec(&v->spec);
+    v->spec = j->spec;
     if (j->spec)
         j->spec->n_users++;
     out->spec_json = j->spec ? j->spec->json : NULL;
@@ -297,7 +328,8 @@ static void observe_job(struct store *s, const struct store_job *j, struct obser
     out->unplaced = j->unplaced;
 }
 
-enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)
+enum err_code store_observe(struct store *s, const char *key, struct store_view *view,
+                            struct observed *out, struct err *err)
 {
     const struct store_job *j = map_get(&s->jobs, key);
     bool has_leaving = false;
@@ -305,10 +337,10 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
 
     if (!j)
         return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
-    observe_job(s, j, out);
-    rc = observe_pods(s, out, err);
+    observe_job(j, view, out);
+    rc = observe_pods(s, view, out, err);
     if (rc == ERR_OK)
-        rc = observe_revisions(s, out, err);
+        rc = observe_revisions(s, view, out, err);
     if (rc != ERR_OK)
         return rc;
     out->nodes = NULL;
@@ -318,5 +350,5 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
     if (out->has_revision && out->revision.plan.revision >= out->status.revision && !has_leaving &&
         !decide_is_balance_due(out) && !decide_is_join_due(out) && !decide_is_replica_due(out))
         return ERR_OK;
-    return observe_nodes(s, out, err);
+    return observe_nodes(s, view, out, err);
 }

@@ -86,12 +86,18 @@ void store_deinit(struct store *s)
     empty(&s->pods, free_pod);
     empty(&s->nodes, free_node);
     empty(&s->revisions, free_revision);
-    parse_release_spec(&s->seen_spec);
-    free(s->scratch);
-    free(s->seen_pods);
-    free(s->seen_reports);
-    buf_deinit(&s->seen_text);
     *s = (struct store){0};
+}
+
+void store_view_deinit(struct store_view *v)
+{
+    parse_release_spec(&v->spec);
+    free(v->nodes);
+    free(v->node_texts);
+    free(v->pods);
+    free(v->reports);
+    buf_deinit(&v->revision);
+    *v = (struct store_view){0};
 }
 
 /* --- changes --- */

@@ -11,6 +11,8 @@
 #ifndef RUN_STORE_H
 #define RUN_STORE_H
 
+#include <stdatomic.h>
+
 #include "base/hmac.h"
 #include "base/map.h"
 #include "cluster/node_object.h"
@@ -22,8 +24,8 @@
 /* A job's spec, parsed when the object arrives. It stays as it is while anyone needs it: a change
  * gives the job another one. */
 struct store_spec {
-    int n_users;       /* the job that has it, and the last observation */
-    struct json *json; /* as the user wrote it, and with the sizes in status.model */
+    atomic_int n_users; /* the job that has it, and observations, of any thread */
+    struct json *json;  /* as the user wrote it, and with the sizes in status.model */
     bool is_valid;
     struct spec parsed;
     char problem[ERR_TEXT_BYTES]; /* if it is not valid */
@@ -147,16 +149,23 @@ struct store {
     struct map nodes;     /* name to struct node_object */
     struct map revisions; /* "namespace/name" of the ConfigMap to struct store_revision */
     struct store_listener listener;
-    /* For store_observe(), and until the next one: */
-    struct store_spec *seen_spec;
-    struct node_object *scratch;
-    size_t n_scratch;
-    struct seen_pod *seen_pods;
-    size_t n_seen_pods;
-    struct report *seen_reports;
-    size_t n_seen_reports;
-    struct buf seen_text;
 };
+
+/* What an observation points to, which is nobody else's. A zeroed struct is an empty one. */
+struct store_view {
+    struct store_spec *spec;
+    struct node_object *nodes; /* without texts of their own: they are in node_texts */
+    size_t n_nodes;
+    char *node_texts;
+    size_t n_node_texts;
+    struct seen_pod *pods;
+    size_t n_pods;
+    struct report *reports;
+    size_t n_reports;
+    struct buf revision;
+};
+
+void store_view_deinit(struct store_view *v);
 
 void store_deinit(struct store *s);
 
@@ -197,10 +206,11 @@ MUST_CHECK enum err_code store_refuse_pod(struct store *s, const struct json *ob
 /* Fill in everything about a job but `settings` and `now_ms`; times in the store that are
  * monotonic stay there. Pods and revisions beyond what `out` can hold are left out, oldest first;
  * so are those that have another name or number than any of this job can have. What `out`
- * points to belongs to the store and stays as it is until the next call, whatever changes
- * meanwhile. Returns ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
-MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct observed *out,
-                                       struct err *err);
+ * points to is in `view` and stays as it is until that is filled again, whatever changes
+ * meanwhile; another thread may read it. Returns ERR_NOT_FOUND when there is no such job, or
+ * ERR_NO_MEMORY. */
+MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct store_view *view,
+                                       struct observed *out, struct err *err);
 
 void store_key(const char *namespace, const char *name, char out[static QUEUE_KEY_BYTES]);
 

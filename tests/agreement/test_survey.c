@@ -29,6 +29,7 @@
 static struct {
     uint64_t dice;
     struct store store;
+    struct store_view view;
     struct cluster cluster;
     struct observed *seen;
     struct decision *decision;
@@ -363,7 +364,7 @@ static void operate(void)
     struct err err;
 
     at.seen->now_ms = NOW_MS;
-    if (store_observe(&at.store, "team/mine", at.seen, &err) != ERR_OK)
+    if (store_observe(&at.store, "team/mine", &at.view, at.seen, &err) != ERR_OK)
         fail_msg("%s", err.text);
     (void)snprintf(at.seen->settings.worker_image, sizeof at.seen->settings.worker_image,
                    "worker:1");
@@ -474,6 +475,7 @@ static void survey_gives_operator_and_cli_the_same_plan_and_reasons(void **state
     for (int i = 0; i < CLUSTERS; i++) {
         make_cluster(i);
         compare(i);
+        store_view_deinit(&at.view);
         store_deinit(&at.store);
         cluster_deinit(&at.cluster);
         json_free(at.spec);

@@ -19,6 +19,7 @@ static struct loopback *server;
 static struct kube_client *client;
 static struct kube_recorder recorder;
 static struct store store;
+static struct store_view view;
 static struct observed *seen;
 static struct decision *decision;
 
@@ -46,7 +47,7 @@ static void begin(const char *spec_text, const struct loopback_reply *replies, s
     seen = calloc(1, sizeof *seen);
     decision = calloc(1, sizeof *decision);
     assert_true(seen && decision);
-    assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
+    assert_int_equal(store_observe(&store, KEY, &view, seen, &err), ERR_OK);
     decision->ask_leader_ms = -1;
     decision->ask_reports_ms = -1;
     decision->status = seen->status;
@@ -58,6 +59,7 @@ static void begin(const char *spec_text, const struct loopback_reply *replies, s
 static int end(void **state)
 {
     (void)state;
+    store_view_deinit(&view);
     store_deinit(&store);
     kube_client_free(client);
     http_free(loop);
@@ -207,7 +209,7 @@ static int again(enum err_code want)
 {
     struct err err = {0};
 
-    assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
+    assert_int_equal(store_observe(&store, KEY, &view, seen, &err), ERR_OK);
     decision->status = seen->status;
     (void)snprintf(decision->status.message, sizeof decision->status.message, "%s",
                    seen->problem.text);

@@ -2,8 +2,10 @@
 #include "run/loop.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "control/decide.h"
 #include "loopback.h"
 #include "tcp.h"
 
@@ -22,6 +25,10 @@
     "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","                      \
     "\"resourceVersion\":\"5\",\"generation\":1},"                                                 \
     "\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}"
+#define CHANGED_JOB                                                                                \
+    "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\","   \
+    "\"uid\":\"u1\",\"resourceVersion\":\"6\",\"generation\":2},"                                  \
+    "\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}}"
 #define NODE(cpu)                                                                                  \
     "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"n1\",\"uid\":\"u2\","             \
     "\"resourceVersion\":\"10\"},\"status\":{\"allocatable\":{\"cpu\":\"" cpu "\"}}}}"
@@ -44,6 +51,35 @@ static struct kube_client *client;
 static struct loopback *server;
 static struct loop *loop;
 static int port;
+
+/* A test may say that searches for a plan last until the end. */
+static atomic_bool is_endless;
+static sem_t is_searching, has_searched;
+/* Of the first searches: which version of the job each was for, and how many calls with what came
+ * of those before it had been made by then. */
+static struct {
+    char version[OBSERVED_VERSION_BYTES];
+    int n_calls;
+} searched[2];
+static atomic_int n_searched;
+
+void __real_decide(const struct observed *seen, struct decision *out);
+void __wrap_decide(const struct observed *seen, struct decision *out);
+
+void __wrap_decide(const struct observed *seen, struct decision *out)
+{
+    if (is_endless)
+        (void)sem_post(&is_searching);
+    while (is_endless)
+        (void)usleep(1000);
+    if (n_searched < 2) {
+        searched[n_searched].n_calls = loopback_strays(server);
+        (void)snprintf(searched[n_searched].version, sizeof searched->version, "%s", seen->version);
+    }
+    __real_decide(seen, out);
+    n_searched++;
+    (void)sem_post(&has_searched);
+}
 
 static void *run(void *arg)
 {
@@ -208,6 +244,82 @@ static struct lease *open_lease(struct http **out_http, struct kube_client **out
     return lease;
 }
 
+static void loop_goes_on_while_a_plan_is_searched(void **state)
+{
+    static char events[10 * CHANGE_BYTES + 1];
+    const struct loopback_reply replies[] = {
+        LISTS,
+        HANGS("skyjobs?watch="),
+        HANGS("/pods?watch="),
+        {.expect = "/nodes?watch=", .body = events, .is_stream = true, .end = LOOPBACK_HANG},
+        HANGS("/configmaps?labelSelector=skyjob.dev%2Fjob-uid%2Cskyjob.dev%2Frevision&watch=")};
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        (void)snprintf(events + i * CHANGE_BYTES, CHANGE_BYTES + 1, "%-*s\n", CHANGE_BYTES - 1,
+                       i % 2 ? NODE("1") : NODE("2"));
+    (void)sem_init(&is_searching, 0, 0);
+    (void)sem_init(&has_searched, 0, 0);
+    is_endless = true;
+    n_searched = 2;
+    server = loopback_start(replies, sizeof replies / sizeof *replies);
+    assert_non_null(server);
+    open_loop(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
+    (void)sem_wait(&is_searching);
+    while (metric("skyjob_watch_events_total{resource=\"nodes\"} ") < 10 && clock_now_ms() < end_ms)
+        (void)usleep(20000);
+    assert_int_equal(metric("skyjob_watch_events_total{resource=\"nodes\"} "), 10);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop(); /* would hang here if it waited for the search */
+    is_endless = false;
+    (void)sem_wait(&has_searched);
+}
+
+static void what_was_found_for_a_job_that_has_changed_is_not_used(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        LISTS,
+        {.expect = "skyjobs?watch=",
+         .body = CHANGED_JOB "\n",
+         .is_stream = true,
+         .end = LOOPBACK_HANG},
+        HANGS("/pods?watch="),
+        HANGS("/nodes?watch="),
+        HANGS("/configmaps?labelSelector=skyjob.dev%2Fjob-uid%2Cskyjob.dev%2Frevision&watch=")};
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    (void)sem_init(&is_searching, 0, 0);
+    (void)sem_init(&has_searched, 0, 0);
+    is_endless = true;
+    n_searched = 0;
+    server = loopback_start(replies, sizeof replies / sizeof *replies);
+    assert_non_null(server);
+    open_loop(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
+    (void)sem_wait(&is_searching);
+    while (metric("skyjob_watch_events_total{resource=\"skyjobs\"} ") < 1 &&
+           clock_now_ms() < end_ms)
+        (void)usleep(20000);
+    is_endless = false;
+    (void)sem_wait(&has_searched);
+    (void)sem_wait(&has_searched);
+    assert_string_equal(searched[0].version, "5");
+    assert_string_equal(searched[1].version, "6");
+    assert_int_equal(searched[1].n_calls, 0);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close_loop();
+}
+
 static void loop_that_does_not_lead_reconciles_nothing_and_then_all(void **state)
 {
     static const struct loopback_reply replies[] = {
@@ -277,8 +389,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
+        cmocka_unit_test(what_was_found_for_a_job_that_has_changed_is_not_used),
         cmocka_unit_test(loop_that_does_not_lead_reconciles_nothing_and_then_all),
         cmocka_unit_test(loop_whose_lease_is_taken_ends),
+        cmocka_unit_test(loop_goes_on_while_a_plan_is_searched), /* its search never ends */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,7 @@ char *__wrap_strdup(const char *text)
 
 struct life {
     struct store store;
+    struct store_view view;
     struct observed seen;
     struct decision decision;
     char revision[32768]; /* the ConfigMap that the first decision makes */
@@ -124,7 +125,7 @@ static enum err_code add_revision(struct life *l)
 static enum err_code observe(struct life *l)
 {
     l->seen.now_ms = NOW_MS;
-    return store_observe(&l->store, "team/mnli", &l->seen, NULL);
+    return store_observe(&l->store, "team/mnli", &l->view, &l->seen, NULL);
 }
 
 /* A decision has no error: what it lacks memory for is decided later. */
@@ -180,6 +181,7 @@ static int live(int which)
     }
     assert_true(l->seen.has_revision && l->seen.revision.plan.n_workers == 2);
     assert_int_equal(l->seen.n_pods, 1);
+    store_view_deinit(&l->view);
     store_deinit(&l->store);
     failing = 0;
     free(l);

@@ -13,6 +13,7 @@
 #define NOW_MS INT64_C(1800000000000)
 
 static struct store store;
+static struct store_view view;
 static struct observed *seen;
 static int n_touched;
 static int n_capacity;
@@ -44,6 +45,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    store_view_deinit(&view);
     store_deinit(&store);
     free(seen);
     return 0;
@@ -103,7 +105,7 @@ static void observe(void)
     struct err err = {0};
 
     seen->now_ms = NOW_MS;
-    if (store_observe(&store, "team/mnli", seen, &err) != ERR_OK)
+    if (store_observe(&store, "team/mnli", &view, seen, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
@@ -116,7 +118,7 @@ static void store_shows_a_job_and_its_status(void **state)
     assert_int_equal(seen->generation, 2);
     assert_int_equal(seen->status.revision, 3);
     assert_string_equal(touched, "team/mnli");
-    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_NOT_FOUND);
+    assert_int_equal(store_observe(&store, "team/other", &view, seen, NULL), ERR_NOT_FOUND);
 }
 
 static void store_shows_why_a_spec_is_invalid(void **state)
@@ -360,7 +362,7 @@ static void store_counts_what_others_request_of_a_node(void **state)
     assert_int_equal(seen->nodes[0].cpu_milli, 4000);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 510);
     assert_int_equal(seen->nodes[0].memory_used_bytes, 1 << 30);
-    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(store_observe(&store, "team/other", &view, seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 510 + 1500);
     assert_int_equal(seen->nodes[0].excluded, EXCLUDED_NOT);
     assert_true(seen->nodes[0].annotations.gflops == 12.5 &&
@@ -408,13 +410,13 @@ static void store_keeps_what_a_plan_promises_until_its_pod_is_bound(void **state
     observe();
     assert_true(seen->has_revision);
     assert_int_equal(seen->revision.plan.workers[0].cpu_milli, 3000);
-    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(store_observe(&store, "team/other", &view, seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
     change(STORE_PODS, KUBE_ADDED,
            "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-1\",\"uid\":\"p\"," OWNER
            ",\"labels\":{\"skyjob.dev/role\":\"worker\"}},\"spec\":{\"nodeName\":\"n1\","
            "\"containers\":[{\"resources\":{\"requests\":{\"cpu\":\"3\"}}}]},\"status\":{}}");
-    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(store_observe(&store, "team/other", &view, seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
 }
 
