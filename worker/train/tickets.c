@@ -13,18 +13,23 @@ void tickets_begin(struct tickets *t, int n_replicas, int64_t first_step, int64_
 }
 
 /* Would the others that still get tickets end all that is left before this replica ends one? Never
- * so for the fastest of them. */
-static bool is_left_to_others(const struct tickets *t, int replica)
+ * so for the fastest of them. One that has held a ticket for longer than usual is as slow as that.
+ */
+static bool is_left_to_others(const struct tickets *t, int replica, int64_t now_ms)
 {
     double per_ms = 0, least_ms = INFINITY, others_ms;
 
     for (int r = 0; r < t->n_replicas; r++) {
-        if (t->pace_ms[r] <= 0)
+        double ms = t->pace_ms[r];
+
+        if (ms <= 0)
             return false;
         if (r == replica || t->held[r].is_over)
             continue;
-        per_ms += 1 / t->pace_ms[r];
-        least_ms = fmin(least_ms, t->pace_ms[r]);
+        if (t->held[r].ticket >= 0)
+            ms = fmax(ms, (double)(now_ms - t->held[r].given_ms));
+        per_ms += 1 / ms;
+        least_ms = fmin(least_ms, ms);
     }
     if (per_ms <= 0)
         return false;
@@ -47,7 +52,7 @@ bool tickets_must_wait(const struct tickets *t, int replica, int most)
 
 bool tickets_take(struct tickets *t, int replica, int64_t now_ms, int64_t *out)
 {
-    t->held[replica].is_over = t->next == t->end || is_left_to_others(t, replica);
+    t->held[replica].is_over = t->next == t->end || is_left_to_others(t, replica, now_ms);
     if (t->held[replica].is_over)
         return false;
     *out = t->held[replica].ticket = t->next++;

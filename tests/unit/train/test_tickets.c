@@ -124,6 +124,25 @@ static void a_slow_replica_leaves_the_last_tickets_to_the_others(void **state)
     assert_int_equal(ended_ms, 160); /* and 36 tickets at 9 in 40 ms take as long */
 }
 
+/* Two of three replicas, twice as fast before, keep the tickets that they have. */
+static void the_last_tickets_are_not_left_to_replicas_that_stand_still(void **state)
+{
+    struct tickets t;
+    int64_t ticket, now_ms;
+
+    (void)state;
+    tickets_begin(&t, REPLICAS, 0, 4);
+    for (int r = 0; r < REPLICAS; r++) {
+        assert_true(tickets_take(&t, r, 0, &ticket));
+        tickets_return(&t, r, r == 0 ? 20 : 10, false);
+    }
+    for (int r = 1; r < REPLICAS; r++)
+        assert_true(tickets_take(&t, r, 10, &ticket));
+    for (now_ms = 20; tickets_take(&t, 0, now_ms, &ticket); now_ms += 20)
+        tickets_return(&t, 0, now_ms + 20, false);
+    assert_int_equal(ticket, 11);
+}
+
 /* All tickets are used, whichever replica becomes slow, and whenever. */
 static void tickets_are_used_up_however_paces_change(void **state)
 {
@@ -192,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_round_that_is_closed_ends_with_the_step_that_was_begun),
         cmocka_unit_test(tickets_are_used_up_however_paces_change),
         cmocka_unit_test(a_slow_replica_leaves_the_last_tickets_to_the_others),
+        cmocka_unit_test(the_last_tickets_are_not_left_to_replicas_that_stand_still),
     };
 
     return cmocka_run_group_tests_name("tickets", tests, NULL, NULL);
