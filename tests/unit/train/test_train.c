@@ -740,7 +740,7 @@ static void the_largest_gradients_alone_move_the_weights_most_of_the_way(void **
     check_distance((struct way){.protocol = SPEC_PROTOCOL_BSP, .gradient_percent = 1, .off = 0.2});
     check_distance((struct way){
         .protocol = SPEC_PROTOCOL_BSP, .wire = SPEC_WIRE_BF16, .gradient_percent = 10, .off = 0.1});
-    check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .gradient_percent = 10, .off = 0.2});
+    check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .gradient_percent = 10, .off = 0.4});
 }
 
 /* --- stragglers --- */
