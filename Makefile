@@ -110,7 +110,7 @@ LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=re
 # There may be no links.
 LDFLAGS_test_adopt := -Wl,--wrap=link
 # Which replicas lag is the test's to say, and when a thread goes on.
-LDFLAGS_test_train := -Wl,--wrap=exchange_send,--wrap=homes_meet,--wrap=stragglers_add,--wrap=stragglers_found,--wrap=stragglers_answer
+LDFLAGS_test_train := -Wl,--wrap=exchange_send,--wrap=tickets_return,--wrap=weights_update_part,--wrap=homes_meet,--wrap=stragglers_add,--wrap=stragglers_found,--wrap=stragglers_answer
 # So is how long a search for a plan takes.
 LDFLAGS_test_solver := -Wl,--wrap=decide
 LDFLAGS_test_loop := -Wl,--wrap=decide

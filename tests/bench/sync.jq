@@ -38,10 +38,13 @@ def delay:
     "";
 # Steps count the tickets of all: what the others can do is theirs of the time before, by the quotas of the workers.
 def stopped:
-    (.[0].replicas | (. - 1) / (. - 0.75)) as $others | (map(.before) | mean * $others) as $before | (map(.stopped) | mean) as $stopped |
     "| one of \(.[0].replicas) is stopped, ASP | runs | steps per second of the others before | while it is stopped | of that |",
     "|---|--:|--:|--:|--:|",
-    "| the slow one, no unit's home | \(length) | \($before | digits(1)) | \($stopped | digits(1)) | \($stopped / $before * 100 | digits(0))% |",
+    (group_by(.protocol)[] | (.[0].protocol == "stopped-slow") as $is_slow |
+        (.[0].replicas - 0.75) as $all | ($all - if $is_slow then 0.25 else 1 end) as $others |
+        (map(.before) | mean * $others / $all) as $before | (map(.stopped) | mean) as $stopped |
+        "| \(if $is_slow then "the slow one, no unit's home" else "a fast one" end) | \(length) | \($before | digits(1)) | " +
+        "\($stopped | digits(1)) | \($stopped / $before * 100 | digits(0))% |"),
     "";
 # Accuracy is of those that have as many steps as free-bsp, which has what link-bsp would have.
 def link:

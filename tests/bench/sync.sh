@@ -14,8 +14,8 @@
 #            0.05 to 1, it learns nothing in 640 steps, and neither does PyTorch. So ddp is for AdamW only
 #   lag      one of two like replicas has a fifth of its CPU time for 6 of every 15 seconds: 6 minutes
 #            calm (it has all of it) wait elastic greedy
-#   stopped  the slow one of the uneven part gets no CPU time for ten seconds in ASP: 20 seconds
-#            stopped
+#   stopped  one of the uneven part's replicas gets no CPU time for ten seconds in ASP: 40 seconds
+#            stopped-slow (no unit's home) stopped-home (a fast one)
 #   delay    the link between two replicas, which only delays, is longer for 6 of every 15 seconds, by 10 or 30 ms each way: 10 minutes
 #            delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32
 #   link     two replicas over a link of 10 Mbit/s and 20 ms each way: 6 minutes
@@ -31,7 +31,7 @@ out=${OUT:-build/release}
 seeds=${SYNC_SEEDS:-5} n=${SYNC_REPLICAS:-4} steps=${SYNC_STEPS:-640} optimizers=${SYNC_OPTIMIZERS:-AdamW SGD} watch_s=5 stop_s=10
 if [ -n "${BENCH_SMOKE:-}" ]; then
     seeds=1 n=2 steps=10 optimizers=AdamW watch_s=1 stop_s=1
-    [ $# -gt 0 ] || set -- even asp stopped free-bsp
+    [ $# -gt 0 ] || set -- even asp stopped-slow free-bsp
 fi
 case ${1:-} in
 -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" && exit ;;
@@ -39,7 +39,7 @@ esac
 declare -A runs_of=(
     [uneven]='even bsp asp local8 local32 local128 switch6 switch12 switch25 switch50 pipeline ddp'
     [lag]='calm wait elastic greedy'
-    [stopped]='stopped'
+    [stopped]='stopped-slow stopped-home'
     [delay]='delay0-bsp delay0-asp delay0-local32 delay10-bsp delay10-asp delay10-local32 delay30-bsp delay30-asp delay30-local32'
     [link]='link-bsp link-top10 link-top1 link-asp link-local32 link-local128 free-bsp free-top10 free-top1')
 [ $# -gt 0 ] || set -- uneven lag delay stopped link
@@ -71,7 +71,7 @@ set_up() {
     calm | wait | elastic | greedy | delay*)
         part=lag workers=cpu=1,cpu=1 n_replicas=2 batch=32 micro=16 n_steps=400 every=$n_steps model="$model, layers: 12"
         [[ $1 != delay* ]] || part=delay ;;
-    stopped) part=stopped n_steps=10000 every=$n_steps ;; # ended when it has been measured
+    stopped-*) part=stopped n_steps=10000 every=$n_steps ;; # ended when it has been measured
     link-bsp | link-top* | link-asp) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 n_steps=12 every=$n_steps ;;
     link-* | free-*) part=link workers=cpu=1,cpu=1 n_replicas=2 batch=16 micro=8 every=$n_steps ;;
     esac
@@ -79,7 +79,7 @@ set_up() {
     bsp | calm | wait | link-bsp | free-bsp | delay*-bsp) ;;
     even | ddp) micro=$n ;;
     pipeline) n_replicas=1 stages=$((n < 7 ? n : 7)) batch=$((8 * n)) ;; # the model has seven units
-    asp | link-asp | stopped | delay*-asp) sync='protocol: ASP' ;;
+    asp | link-asp | stopped-* | delay*-asp) sync='protocol: ASP' ;;
     link-top* | free-top*) sync="protocol: BSP, gradientPercent: ${1##*top}" ;;
     local*) sync="protocol: Local, localSteps: ${1#local}" ;;
     link-local* | delay*-local*) sync="protocol: Local, localSteps: ${1##*local}" ;;
@@ -158,16 +158,16 @@ run_disturbed() {
     wait
     return $rc
 }
-# Steps per second before the slow replica is stopped, and while it is.
+# run_stopped SLOT: steps per second before this replica's worker is stopped, and while it is.
 run_stopped() {
-    local pid cli slow before stopped
+    local pid cli worker before stopped
     run &
     pid=$!
     until cli=$(pgrep -P $pid); do kill -0 $pid && sleep 0.1 || return; done
-    slow=$(worker_pid "$cli" $((n - 1))) || return
+    worker=$(worker_pid "$cli" "$1") || return
     until [ "$(steps_done)" -ge 20 ]; do kill -0 "$cli" && sleep 0.1 || return; done
     before=$(steps_per_second sleep $watch_s)
-    stopped=$(steps_per_second stop_for $stop_s "$slow")
+    stopped=$(steps_per_second stop_for $stop_s "$worker")
     jq -n --argjson before "$before" --argjson stopped "$stopped" '{$before, $stopped}' >"$work/rates"
     kill "$cli" || return # it had to be there until now
     wait $pid || :
@@ -206,7 +206,8 @@ train() {
     rm -rf "$work/model"
     case $1 in
     ddp) run_ddp "$2" "$3" ;;
-    stopped) run_stopped ;;
+    stopped-slow) run_stopped $((n - 1)) ;;
+    stopped-home) run_stopped 1 ;;
     wait | elastic | greedy) run_disturbed ;;
     link-*) run_over 10 20 ;;
     delay*) run_over 0 "${1//[!0-9]/}:6:15" ;;

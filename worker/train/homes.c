@@ -44,7 +44,7 @@ typedef enum err_code piece_fn(struct homes_thread *t, const struct homes_order 
 
 static bool is_of_weights(const struct homes_order *order)
 {
-    return order->kind == HOMES_SPREAD || order->kind == HOMES_PULL;
+    return order->kind == HOMES_SPREAD;
 }
 
 /* What the order is about. */
@@ -185,44 +185,6 @@ static enum err_code collect(struct homes_thread *t, const struct homes_order *o
     return rc;
 }
 
-static enum err_code apply_piece(struct homes_thread *t, const struct homes_order *order,
-                                 const struct piece *p, struct err *err)
-{
-    const struct homes *h = t->homes;
-
-    (void)err;
-    pushes_apply(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats, &order->push);
-    return ERR_OK;
-}
-
-/* To every home: how to apply what comes, or that nothing does. */
-static enum err_code announce(struct homes_thread *t, const struct homes_order *order,
-                              struct err *err)
-{
-    const struct edges *edges = &t->exchange.edges;
-    enum err_code rc = ERR_OK;
-
-    for (int k = 0; rc == ERR_OK && k < edges->n_homes; k++)
-        if (edges->homes[k].grads_out >= 0)
-            rc = exchange_send(&t->exchange,
-                               exchange_key(exchange_edge(edges->homes[k].grads_out), MESSAGE_PUSH,
-                                            order->step, 0),
-                               &order->push, sizeof order->push, NULL, 0, err);
-    return rc;
-}
-
-static enum err_code push(struct homes_thread *t, const struct homes_order *order, struct err *err)
-{
-    struct homes *h = t->homes;
-    bool is_out = t->side == HOMES_OUT;
-    enum err_code rc = is_out ? announce(t, order, err) : ERR_OK;
-
-    for (int i = h->weights->n_units - 1; rc == ERR_OK && order->push.is_applied && i >= 0; i--)
-        if (moves_gradient(t, i))
-            rc = by_piece(t, order, i, is_out ? send_piece : apply_piece, err);
-    return rc;
-}
-
 /* --- weights --- */
 
 /* Of a message with a piece of `unit`. */
@@ -271,17 +233,6 @@ static void show_weights(struct homes *h, int i)
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-static enum err_code read_weights(struct homes_thread *t, const struct homes_order *order,
-                                  const struct piece *p, struct err *err)
-{
-    const struct homes *h = t->homes;
-
-    (void)order;
-    (void)err;
-    pushes_read(h->pushes, h->weights->first_unit + p->i, p->at, p->n, p->floats);
-    return ERR_OK;
-}
-
 static enum err_code spread(struct homes_thread *t, const struct homes_order *order,
                             struct err *err)
 {
@@ -294,20 +245,6 @@ static enum err_code spread(struct homes_thread *t, const struct homes_order *or
             continue;
         rc = by_piece(t, order, i, is_out ? send_weights : receive_weights, err);
         if (rc == ERR_OK && !is_out)
-            show_weights(h, i);
-    }
-    return rc;
-}
-
-/* The homes send them as soon as they have what was pushed (train/pushes.h). */
-static enum err_code pull(struct homes_thread *t, const struct homes_order *order, struct err *err)
-{
-    struct homes *h = t->homes;
-    enum err_code rc = ERR_OK;
-
-    for (int i = 0; rc == ERR_OK && t->side == HOMES_IN && i < h->weights->n_units; i++) {
-        rc = by_piece(t, order, i, is_at_home(h, i) ? read_weights : receive_weights, err);
-        if (rc == ERR_OK)
             show_weights(h, i);
     }
     return rc;
@@ -402,11 +339,8 @@ static void end_order(struct homes_thread *t)
 static void *run(void *arg)
 {
     static enum err_code (*const acts[])(struct homes_thread * t, const struct homes_order *order,
-                                         struct err *err) = {[HOMES_COLLECT] = collect,
-                                                             [HOMES_SPREAD] = spread,
-                                                             [HOMES_PUSH] = push,
-                                                             [HOMES_PULL] = pull,
-                                                             [HOMES_MEET] = meet};
+                                         struct err *err) = {
+        [HOMES_COLLECT] = collect, [HOMES_SPREAD] = spread, [HOMES_MEET] = meet};
     struct homes_thread *t = arg;
     struct homes_order order;
     struct err why = {.text = ""};
@@ -457,15 +391,13 @@ static void stop_threads(struct homes *h, int n)
 }
 
 enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
-                         const struct weights *weights, struct pushes *pushes, struct exchange *x,
-                         struct err *err)
+                         const struct weights *weights, struct exchange *x, struct err *err)
 {
     enum err_code rc;
 
     *h = (struct homes){.plan = plan,
                         .replica = plan->workers[worker].replica,
                         .weights = weights,
-                        .pushes = pushes,
                         .failure = {.is_claimed = ATOMIC_FLAG_INIT}};
     if (x->edges.n_homes == 0)
         return ERR_OK;
@@ -549,14 +481,6 @@ void homes_collect_weights(struct homes *h, int64_t step)
                                        .replicas = UINT32_MAX});
     for (int i = 0; i < h->weights->n_units; i++)
         homes_put(h, i);
-}
-
-void homes_push(struct homes *h, int64_t number, const struct message_push *push)
-{
-    give_order(h, (struct homes_order){
-                      .kind = HOMES_PUSH, .message = MESSAGE_GRADS, .step = number, .push = *push});
-    if (!push->is_last)
-        give_order(h, (struct homes_order){.kind = HOMES_PULL, .step = number});
 }
 
 void homes_meet(struct homes *h, int64_t number, const struct homes_meeting *meeting)

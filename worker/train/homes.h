@@ -12,9 +12,7 @@
  * workers: so none waits in a circle. Everything travels in pieces, through slots that the link has
  * taken.
  *
- * While replicas are asynchronous, homes apply the gradients of each ticket by themselves
- * (train/pushes.h). Here they are pushed, once it is known how to apply them, and the weights are
- * pulled, those of units at home too: a ticket needs weights that do not change.
+ * While replicas are asynchronous, there is nothing to do here (train/couriers.h).
  *
  * While they train alone, all meet about one unit after the other, in rising order: so here too
  * none waits in a circle.
@@ -30,7 +28,6 @@
 
 #include "train/exchange.h"
 #include "train/outer.h"
-#include "train/pushes.h"
 #include "train/weights.h"
 
 #define HOMES_ORDERS_MAX 4
@@ -38,8 +35,6 @@
 enum homes_kind {
     HOMES_COLLECT, /* gradients to the homes, which add them */
     HOMES_SPREAD,  /* weights to the guests, or moments */
-    HOMES_PUSH,    /* gradients to the homes, which apply them */
-    HOMES_PULL,    /* weights after that */
     HOMES_MEET,    /* weights of a unit to its home, which makes an outer step, and back */
 };
 
@@ -62,12 +57,10 @@ enum homes_side {
 /* What the threads do next. */
 struct homes_order {
     enum homes_kind kind;
-    enum message_kind
-        message;            /* COLLECT, PUSH, MEET: of a piece to the home, gradients or weights */
-    int64_t step;           /* or the number of the push */
+    enum message_kind message; /* COLLECT, MEET: of a piece to the home, gradients or weights */
+    int64_t step;
     enum weights_area area; /* SPREAD */
     uint32_t replicas;      /* COLLECT: a bit for each that computes anything */
-    struct message_push push; /* PUSH */
     struct homes_meeting meeting;
 };
 
@@ -76,7 +69,6 @@ struct homes { /* all fields private */
     int replica;
     const struct weights *weights;   /* of its stage; those of units at home are the state's */
     int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
-    struct pushes *pushes;           /* of asynchronous replicas; borrowed */
     float *sum, *own, *unpacked;     /* room for a piece; of HOMES_IN ... */
     float *leaving;                  /* ... and of HOMES_OUT */
     struct homes_thread {
@@ -101,8 +93,8 @@ struct homes { /* all fields private */
 /* Start the threads, on a link that is ready. Everything is borrowed; `x` is the trainer's until
  * homes_close(), and x->other is set. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
-                                    const struct weights *weights, struct pushes *pushes,
-                                    struct exchange *x, struct err *err);
+                                    const struct weights *weights, struct exchange *x,
+                                    struct err *err);
 /* Sets x->is_lost if one of them has lost a link. A zeroed one is fine. */
 void homes_close(struct homes *h, struct exchange *x);
 
@@ -117,11 +109,6 @@ void homes_collect(struct homes *h, int64_t step, uint32_t replicas);
 void homes_collect_weights(struct homes *h, int64_t step);
 /* This worker's gradient of unit `i` of its stage is complete. */
 void homes_put(struct homes *h, int i);
-
-/* A ticket has ended, and all gradients are complete: push them, and pull the weights unless it is
- * the last one. Gradients that are not to be applied are zero already. `number` counts the round's
- * pushes of this worker. */
-void homes_push(struct homes *h, int64_t number, const struct message_push *push);
 
 /* All replicas meet about a unit. `number` counts such meetings about each. Whatever the order says
  * is borrowed until homes_wait(). */

@@ -1,13 +1,13 @@
 /* train/pushes.h - gradients that change weights as they arrive, at the home of their units.
  *
  * While replicas are asynchronous, a worker pushes the gradients of its ticket to the homes
- * (train/homes.h), and gets the weights back that are there then. Here is the home's part: a thread
- * for every worker that has guests, units which are at home here. It applies what it receives piece
- * by piece, under one lock for all of them and the home's own gradients, and sends the weights. So
- * the weights of two pieces may be of different updates, as in any such exchange (Niu et al. 2011,
- * Hogwild); what is computed with is a copy, which no push changes.
+ * (train/couriers.h), and gets the weights back that are there then. Here is the home's part: a
+ * thread for every worker that has guests, units which are at home here. It applies what it
+ * receives piece by piece, under one lock for all of them and the home's own gradients, and sends
+ * the weights. So the weights of two pieces may be of different updates, as in any such exchange
+ * (Niu et al. 2011, Hogwild); what is computed with is a copy, which no push changes.
  *
- * Layer: train (may use wire api base). Threads: the trainer's, that of train/homes.h, its own.
+ * Layer: train (may use wire api base). Threads: the trainer's, one of train/couriers.h, its own.
  */
 #ifndef TRAIN_PUSHES_H
 #define TRAIN_PUSHES_H

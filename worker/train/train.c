@@ -418,8 +418,7 @@ static enum err_code open_homes(struct train *t, struct err *err)
         t->hooks = train_hooks(t);
         t->stage->hooks = &t->hooks;
     }
-    return homes_open(&t->homes, t->plan, t->stage->worker, &t->stage->weights, &t->pushes,
-                      &t->exchange, err);
+    return homes_open(&t->homes, t->plan, t->stage->worker, &t->stage->weights, &t->exchange, err);
 }
 
 enum err_code train_run(struct train *t, struct err *err)

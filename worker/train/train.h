@@ -18,6 +18,7 @@
 #include "train/best.h"
 #include "train/checkpoint.h"
 #include "train/control.h"
+#include "train/couriers.h"
 #include "train/desk.h"
 #include "train/exchange.h"
 #include "train/history.h"
@@ -55,7 +56,8 @@ struct train {
                           predictions */
     struct exchange exchange;
     struct homes homes;
-    struct pushes pushes;         /* in a round of asynchronous steps ... */
+    struct couriers couriers;     /* in a round of asynchronous steps ... */
+    struct pushes pushes;         /* ... likewise ... */
     struct desk *desk;            /* ... likewise, the decider's; NULL: none */
     bool is_ticket;               /* one is computed, not a synchronous step */
     struct schedule schedule;     /* of the step or the ticket */

@@ -76,7 +76,7 @@ MUST_CHECK enum err_code train_run_step(struct train *t, int64_t step, struct er
 /* A round of asynchronous steps, up to the boundary at `until` or, if a checkpoint is due, before.
  */
 MUST_CHECK enum err_code train_run_round(struct train *t, int64_t until, struct err *err);
-/* Only when the thread of the homes has nothing left to push. Also of one that was not opened. */
+/* Also of one that was not opened. */
 void train_close_round(struct train *t);
 
 /* Replicas leave a boundary: each goes on with weights of its own ... */

@@ -45,15 +45,14 @@ static enum err_code run_ticket(struct train *t, int64_t ticket, struct message_
 
     rc = train_compute_ticket(t, ticket, err);
     if (rc == ERR_OK) /* one without sequences has not waited for the push before */
-        rc = homes_wait(&t->homes, &t->exchange, err);
+        rc = couriers_wait(&t->couriers, &t->exchange, err);
     if (rc == ERR_OK)
         rc = train_add_up(t, step, &sum, err);
     return rc == ERR_OK ? return_ticket(t, step, &sum, end, err) : rc;
 }
 
 /* Apply the gradients, and get the weights for the next ticket. */
-static enum err_code push(struct train *t, int64_t number, const struct message_end *end,
-                          struct err *err)
+static enum err_code push(struct train *t, const struct message_end *end, struct err *err)
 {
     const struct message_push how = {.is_applied = end->end.outcome == STEP_APPLY,
                                      .is_last = end->ticket.next < 0,
@@ -62,15 +61,15 @@ static enum err_code push(struct train *t, int64_t number, const struct message_
                                      .share = end->ticket.share,
                                      .updates = end->end.updates};
     const struct tie *tie = &t->stage->tie;
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
     if (!how.is_applied)
         weights_skip(&t->stage->weights);
-    homes_push(&t->homes, number, &how);
-    if (how.is_last)
-        return homes_wait(&t->homes, &t->exchange, err);
+    rc = couriers_push(&t->couriers, &how, &t->exchange, err);
+    if (rc != ERR_OK || how.is_last)
+        return rc;
     if (tie->is_tied && t->stage->is_first)
-        rc = homes_wait_weights(&t->homes, 0, &t->exchange, err);
+        rc = couriers_wait_weights(&t->couriers, 0, &t->exchange, err);
     return rc == ERR_OK ? tie_spread(&t->stage->tie, &t->exchange,
                                      tickets_step(end->ticket.next, plan_n_replicas(t->plan)), err)
                         : rc;
@@ -167,6 +166,9 @@ static enum err_code open_round(struct train *t, int64_t until, struct err *err)
         return rc;
     t->round_from_ns = clock_now_ns();
     rc = pushes_open(&t->pushes, t->plan, t->stage->worker, t->state, &t->exchange, err);
+    if (rc == ERR_OK)
+        rc = couriers_open(&t->couriers, t->plan, t->stage->worker, &t->stage->weights, &t->pushes,
+                           &t->exchange, err);
     if (rc == ERR_OK && train_is_decider(t)) {
         t->desk = calloc(1, sizeof *t->desk);
         rc = t->desk ? desk_open(t->desk, &params, &t->exchange, err)
@@ -177,6 +179,7 @@ static enum err_code open_round(struct train *t, int64_t until, struct err *err)
 
 void train_close_round(struct train *t)
 {
+    couriers_close(&t->couriers);
     pushes_close(&t->pushes);
     if (t->desk)
         desk_close(t->desk);
@@ -194,11 +197,11 @@ enum err_code train_run_round(struct train *t, int64_t until, struct err *err)
     if (rc == ERR_OK)
         rc = return_ticket(t, step, NULL, &end, err);
     if (rc == ERR_OK && end.ticket.next < 0) /* others were faster: its guests' homes wait for it */
-        rc = push(t, 0, &end, err);
-    for (int64_t number = 0; rc == ERR_OK && end.ticket.next >= 0; number++) {
+        rc = push(t, &end, err);
+    while (rc == ERR_OK && end.ticket.next >= 0) {
         rc = run_ticket(t, end.ticket.next, &end, err);
         if (rc == ERR_OK)
-            rc = push(t, number, &end, err);
+            rc = push(t, &end, err);
         if (rc == ERR_OK)
             train_show_ticket(t, &end);
     }

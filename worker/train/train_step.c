@@ -81,6 +81,8 @@ static bool needs_weights(void *ctx, int i)
 
     stopwatch_stop(&t->compute);
     rc = homes_wait_weights(&t->homes, i, &t->exchange, &t->hook_failure);
+    if (rc == ERR_OK)
+        rc = couriers_wait_weights(&t->couriers, i, &t->exchange, &t->hook_failure);
     stopwatch_start(&t->compute);
     return rc == ERR_OK;
 }

@@ -258,6 +258,15 @@ static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **st
 #define MEMBERS_MAX 6
 
 /* A worker of a plan, in a thread of its own. */
+/* A home that stands still while it applies gradients. */
+static struct {
+    int worker;                       /* 0: none does */
+    const struct weights_unit *units; /* of its state */
+    int from, until;                  /* by the tickets that the lead has returned */
+    atomic_int n_returned;
+    atomic_int n_waits; /* 10 ms each, until it goes on in any case */
+} home;
+
 struct member {
     pthread_t thread;
     struct state state;
@@ -329,6 +338,7 @@ static struct member *train_members(struct plan *plan)
 
     assert_non_null(members);
     members_begin(members, plan);
+    home.units = home.worker > 0 ? members[home.worker].state.units : NULL;
     for (int i = 0; i < plan->n_workers; i++)
         assert_int_equal(pthread_create(&members[i].thread, NULL, run_member, &members[i]), 0);
     for (int i = 0; i < plan->n_workers; i++)
@@ -637,13 +647,15 @@ struct way {
     enum spec_stragglers stragglers;
     enum spec_wire wire;
     int gradient_percent;
-    double off; /* of what the steps move the weights by, at most */
+    int max_staleness;
+    int n_steps; /* 0: 6 */
+    double off;  /* of what the steps move the weights by, at most */
 };
 
 static void check_distance(struct way way)
 {
-    struct plan plan = make_sgd_plan(10, 10, 6);
-    struct plan start = make_sgd_plan(10, 10, 6);
+    struct plan plan = make_sgd_plan(10, 10, way.n_steps > 0 ? way.n_steps : 6);
+    struct plan start = plan;
     struct trained *one, *none;
     struct member *members;
     double moved, off;
@@ -663,6 +675,7 @@ static void check_distance(struct way way)
     plan.spec.sync.stragglers = way.stragglers;
     plan.spec.wire = way.wire;
     plan.spec.sync.gradient_percent = way.gradient_percent;
+    plan.spec.sync.max_staleness = way.max_staleness;
     members = train_members(&plan);
     moved = distance(&plan, members, none->stage.weights.units);
     off = distance(&plan, members, one->stage.weights.units);
@@ -709,6 +722,55 @@ static void tickets_lose_no_gradient_to_a_sender_that_is_held_up(void **state)
     held_up_us = 50000;
     check_distance((struct way){.protocol = SPEC_PROTOCOL_ASP, .off = 0.02});
     held_up_us = 0;
+}
+
+void __real_tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skipped);
+void __wrap_tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skipped);
+void __real_weights_update_part(const struct model *model, int unit, const struct weights_unit *u,
+                                size_t at, size_t n, float *grads, const struct weights_step *step);
+void __wrap_weights_update_part(const struct model *model, int unit, const struct weights_unit *u,
+                                size_t at, size_t n, float *grads, const struct weights_step *step);
+
+void __wrap_tickets_return(struct tickets *t, int replica, int64_t now_ms, bool is_skipped)
+{
+    __real_tickets_return(t, replica, now_ms, is_skipped);
+    if (home.worker > 0)
+        t->pace_ms[replica] = 1; /* so that none leaves its last tickets to the others */
+    atomic_fetch_add(&home.n_returned, replica == 0);
+}
+
+void __wrap_weights_update_part(const struct model *model, int unit, const struct weights_unit *u,
+                                size_t at, size_t n, float *grads, const struct weights_step *step)
+{
+    bool is_held = home.units && u >= home.units && u < home.units + MODEL_UNITS_MAX;
+
+    while (is_held && atomic_load(&home.n_returned) >= home.from &&
+           atomic_load(&home.n_returned) < home.until && atomic_fetch_sub(&home.n_waits, 1) > 0)
+        (void)usleep(10000);
+    __real_weights_update_part(model, unit, u, at, n, grads, step);
+}
+
+/* The bound keeps its replica from taking all tickets before the lead has returned two. */
+static void check_standstill(int worker, struct way way)
+{
+    way.max_staleness = 6;
+    way.n_steps = 12;
+    home.worker = worker;
+    home.from = 2;
+    home.until = 6;
+    atomic_store(&home.n_returned, 0);
+    atomic_store(&home.n_waits, 1000);
+    check_distance(way);
+    assert_in_range(atomic_load(&home.n_waits), 1, 999);
+    home.worker = 0;
+}
+
+static void tickets_go_on_and_lose_no_gradient_while_a_home_stands_still(void **state)
+{
+    (void)state;
+    check_standstill(2, (struct way){.protocol = SPEC_PROTOCOL_ASP, .off = 0.02});
+    check_standstill(
+        2, (struct way){.protocol = SPEC_PROTOCOL_ASP, .wire = SPEC_WIRE_BF16, .off = 0.02});
 }
 
 static void steps_alone_move_the_weights_as_far_as_in_step(void **state)
@@ -984,6 +1046,7 @@ int main(void)
         cmocka_unit_test(the_largest_gradients_alone_move_the_weights_most_of_the_way),
         cmocka_unit_test(tickets_move_the_weights_as_far_as_a_step),
         cmocka_unit_test(tickets_lose_no_gradient_to_a_sender_that_is_held_up),
+        cmocka_unit_test(tickets_go_on_and_lose_no_gradient_while_a_home_stands_still),
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
         cmocka_unit_test(steps_out_of_step_for_a_while_move_the_weights_as_far),
         cmocka_unit_test(steps_out_of_step_are_no_part_of_those_before_a_switch),
