@@ -2,6 +2,8 @@
 # Units that move while a job trains, on a real cluster: the CPU quota of one worker is cut to a third in
 # mid-run and given back. And a replica that lags: for a while, and for good. That a move changes no bit is checked in tests/integration/test_operator.sh.
 # Prints TAP. Leaves the cluster up.
+#
+#   WORKERS="0.5:2 0.5:2 0.5:2 0.5:2" tests/e2e/test_rebalance.sh   four nodes or more: the replicas have two stages each
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 ns=skyjob-e2e-rebalance
@@ -82,9 +84,16 @@ stays() {
 }
 check 'no step is repeated and no worker is started again' until_true 60 stays
 
-# Two replicas that share a batch, until one of them has a fifth of its CPU time.
+# Two replicas that share a batch, until the last stage of one of them has a fifth of its CPU time.
+stages=$(($(kubectl get nodes -o name | wc -l) > 4 ? 2 : 1))
+last=$((2 * stages - 1))
+settles() { # what is usual is found anew after a move
+    local step; step=$(field lags '{.status.progress.step}')
+    until_true 120 is_past $((step + 20))
+}
+is_past() { [ "$(field lags '{.status.progress.step}')" -gt "$1" ]; }
 replicas() {
-    k delete sj moves --wait >/dev/null && k apply -f - <<Y && until_true 240 has_decided lags
+    k delete sj moves --wait >/dev/null && k apply -f - <<Y && until_true 240 has_decided lags && settles
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: lags}
@@ -94,17 +103,17 @@ spec:
   replicas: 2
   sync: {stragglers: Auto}
   training: {steps: 100000, batchSize: 128, microBatches: 16, maxSequenceLength: 64, evaluateEverySteps: 100000}
-  placement: {minStages: 1, maxStages: 1, rebalance: Auto}
+  placement: {minStages: $stages, maxStages: $stages, rebalance: Auto}
 Y
 }
 check 'a job of two replicas trains, and its shares are judged' replicas
 told() { k get events --field-selector "involvedObject.name=lags,reason=$1" -o 'jsonpath={.items[*].message}' | grep .; }
 lags_for_a_while() {
-    quota lags 1 0.2 && until_true 60 told Straggler && quota lags 1 4.9 && until_true 60 told StragglerGone && comment "$(told Straggler)"
+    quota lags $last 0.2 && until_true 60 told Straggler && quota lags $last 4.9 && until_true 60 told StragglerGone && comment "$(told Straggler)"
 }
 check 'a replica that is slow for a while is told, and has less to do meanwhile' lags_for_a_while
 lags_for_good() {
-    quota lags 1 0.25 && until_true 240 told Rebalanced && comment "$(told Rebalanced)" && [ "$(field lags '{.status.restarts}')" = 0 ]
+    quota lags $last 0.25 && until_true 240 told Rebalanced && comment "$(told Rebalanced)" && [ "$(field lags '{.status.restarts}')" = 0 ]
 }
 check 'one that stays slow gets another share' lags_for_good
 
