@@ -125,7 +125,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
+        bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -176,11 +176,13 @@ THROTTLE   := $(OUT)/tests/support/throttle
 LIBS_throttle := base
 SLOW_LINK  := $(OUT)/tests/support/slow-link
 LIBS_slow_link := base
+HOLLOW     := $(OUT)/tests/support/hollow
+LIBS_hollow := api base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
 LIBS_walk  := cli fleet kube http balance cluster api base
-support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(WALK) $(PRELOADS)
+support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(HOLLOW) $(WALK) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wpedantic,$(CFLAGS)) -fPIC -shared -o $@ $<
@@ -193,6 +195,9 @@ $(THROTTLE): $(OUT)/obj/tests/support/throttle_main.o $(OUT)/obj/cli/throttle.o 
 $(SLOW_LINK): $(OUT)/obj/tests/support/slow_link.o $(call lib,$(LIBS_slow_link))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_slow_link))
+$(HOLLOW): $(OUT)/obj/tests/support/hollow.o $(call lib,$(LIBS_hollow))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_hollow))
 $(WALK): $(OUT)/obj/tests/support/spec_walk.o $(call lib,$(LIBS_walk))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_walk))
@@ -316,6 +321,11 @@ bench-replace: deps-cluster ## steps with and without re-placement; write build/
 	@$(SUBMAKE) all sample support
 	@tests/bench/replace.sh >build/bench-replace.rows
 	@jq -s . build/bench-replace.rows | tee build/bench-replace.json
+
+bench-scale: deps-cluster ## a thousand jobs, ten thousand that have ended, five thousand nodes; write build/bench-scale.json
+	@$(SUBMAKE) all sample support
+	@tests/bench/scale.sh >build/bench-scale.rows
+	@jq -s . build/bench-scale.rows | tee build/bench-scale.json
 
 # Tables and a plot of rows.
 sync_report = jq -rs -f tests/bench/sync.jq $1.rows >$1.md && jq -rs -f tests/bench/sync_plot.jq $1.rows >$1.svg

@@ -5,6 +5,7 @@
 #   hack/cluster/build.sh cluster   what a cluster made from packages needs, kind and helm
 #   hack/cluster/build.sh tools     kind, kubectl and helm, where the machine's own will not do
 #   hack/cluster/build.sh s3        versitygw, an S3 server for tests
+#   hack/cluster/build.sh scale     kwok, which makes believe that nodes and pods are there
 #
 # Needs nothing but the Go module proxy. The first time takes some 10 minutes on 2 cores; what is
 # there already in its right version is left alone. Two runs at once wait for each other.
@@ -12,7 +13,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 what=${1:-}
-case $what in envtest | cluster | tools | s3) ;; *) die "usage: $0 envtest|cluster|tools|s3" ;; esac
+case $what in envtest | cluster | tools | s3 | scale) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale" ;; esac
 
 export GOMODCACHE=$CACHE/gomod GOCACHE=$CACHE/gocache GOWORK=off
 export CGO_ENABLED=0 GOFLAGS="-mod=mod -trimpath -buildvcs=false"
@@ -21,11 +22,12 @@ KUBERNETES=$CACHE/src/kubernetes-$K8S_VERSION
 # --- what there is to do -----------------------------------------------------------------------
 declare -A version_of=(
     [etcd]=$ETCD_VERSION [coredns]=$COREDNS_VERSION [local-path-provisioner]=$LOCAL_PATH_VERSION
-    [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION)
+    [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION [kwok]=$KWOK_VERSION)
 
 wanted() {
     local tool
     [ "$what" != s3 ] || { echo versitygw; return; }
+    [ "$what" != scale ] || { printf '%s\n' kube-scheduler kwok; return; }
     [ "$what" = tools ] || printf '%s\n' etcd kube-apiserver kube-controller-manager
     [ "$what" != cluster ] || printf '%s\n' kube-scheduler kube-proxy kubelet kubeadm \
         local-path-provisioner coredns
@@ -137,6 +139,7 @@ package_of() {
     kind) echo sigs.k8s.io/kind ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     versitygw) echo github.com/versity/versitygw/cmd/versitygw ;;
+    kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
     *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
 }
@@ -187,6 +190,7 @@ build() { # build NAME
     local-path-provisioner) run 10 "Fetch local-path-provisioner $LOCAL_PATH_VERSION" \
         sources_beside_kubernetes local-path-provisioner github.com/rancher/local-path-provisioner \
         "$(package_of local-path-provisioner)" '' ;;
+    kwok) run 20 "Fetch kwok $KWOK_VERSION" plain_sources kwok sigs.k8s.io/kwok "$(package_of kwok)" ;;
     coredns) run 20 "Fetch CoreDNS $COREDNS_VERSION" sources_beside_kubernetes coredns \
         github.com/coredns/coredns "$(package_of coredns)" '' ;;
     esac
