@@ -80,12 +80,15 @@ struct seen_pod {
     int64_t halting_ms;                /* since it was to be ordered; 0: it was not */
     const struct report *report;       /* the newest since then; NULL: none */
     int64_t ended_ms;                  /* how long its session has ended by that report; 0: runs */
-    bool has_progress;                 /* a worker's final report */
-    struct progress progress;
-    bool has_probe; /* a probe's result */
-    struct node_probe probe;
-    bool has_model; /* the sizes that were read: */
-    struct model model;
+    /* What it left when it ended, one at most: */
+    bool has_progress; /* a worker's final report */
+    bool has_probe;    /* a probe's result */
+    bool has_model;    /* the sizes that were read */
+    union {
+        struct progress progress;
+        struct node_probe probe;
+        struct model model;
+    };
     char digest[ANNOTATION_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 

@@ -401,8 +401,7 @@ static int64_t reconcile_due(struct loop *l)
  * that was looked at longest ago. */
 static int64_t turn_ms(struct loop *l, const struct store_job *job, int64_t now_ms)
 {
-    bool trains = job->status && job->status->conditions[CONDITION_RUNNING].value == CONDITION_TRUE;
-    int64_t wait_ms = trains ? 0 : turns_wait_ms(&l->turns, job->namespace, now_ms);
+    int64_t wait_ms = job->trains ? 0 : turns_wait_ms(&l->turns, job->namespace, now_ms);
     int64_t rank_ms = RANK_MAX_MS - (now_ms - job->decided_ms) / 1000;
 
     return wait_ms > 0 && rank_ms > 0 ? wait_ms + rank_ms : wait_ms;

@@ -101,7 +101,6 @@ static void observe_pod(struct store_own *own, int most, struct observed *out)
         own->calls.halting >= out->status.revision - 1 ? since(own->calls.halting_ms, now_ms) : 0;
     p->ended_ms = since(own->calls.ended_ms, now_ms);
     p->answered_ms = since(own->calls.answered_ms, now_ms);
-    p->report = own->calls.report; /* until observe_reports() */
 }
 
 static bool counts(const struct store_own *own, const struct observed *out)
@@ -116,20 +115,20 @@ static bool counts(const struct store_own *own, const struct observed *out)
            (own->trust == TRUST_CREATED || p->incarnation <= last_number(&out->status));
 }
 
-/* Pods may be gone before the decision has been applied. */
-static enum err_code observe_reports(struct store_view *v, struct observed *out, struct err *err)
+static enum err_code observe_reports(struct store *s, struct store_view *v, struct observed *out,
+                                     struct err *err)
 {
-    size_t n = 0;
     enum err_code rc =
         array_reserve(&v->reports, sizeof *v->reports, &v->n_reports, (size_t)out->n_pods, err);
 
     for (int i = 0; i < out->n_pods && rc == ERR_OK; i++) {
         struct seen_pod *p = &out->pods[i];
+        const struct store_own *own = store_find_own(s, out->namespace, p->name, p->uid);
 
-        if (!p->report)
+        if (!own || !own->calls.report)
             continue;
-        v->reports[n] = *p->report;
-        p->report = &v->reports[n++];
+        sparse_read(own->calls.report, &v->reports[i]);
+        p->report = &v->reports[i];
     }
     return rc;
 }
@@ -156,7 +155,7 @@ static enum err_code observe_pods(struct store *s, struct store_view *v, struct 
     while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         if (p->own && counts(p->own, out))
             observe_pod(p->own, (int)most, out);
-    return observe_reports(v, out, err);
+    return observe_reports(s, v, out, err);
 }
 
 /* Of more revisions than there is room for, any but the newest may be left out: they are only
@@ -191,7 +190,7 @@ static enum err_code observe_revisions(struct store *s, struct store_view *v, st
     out->revision_text = NULL;
     if (!out->has_revision)
         return ERR_OK;
-    out->revision = *newest->parsed;
+    sparse_read(newest->parsed, &out->revision);
     v->revision.max = REVISION_TEXT_MAX_BYTES;
     buf_reset(&v->revision);
     out->revision_text = &v->revision;
@@ -234,12 +233,14 @@ static void use_up_plans(struct store *s, struct node_object *nodes, size_t n, c
 
     while ((r = map_next(&s->revisions, &place, NULL)) != NULL) {
         const struct store_job *job = map_get(&s->jobs, r->job_key);
+        struct revision parsed;
 
-        if (strcmp(r->job_uid, job_uid) == 0 || !job || !r->parsed ||
-            !promise_is_open(&r->parsed->plan, job->uid, job->revision,
-                             job->is_final || job->is_deleting))
+        if (strcmp(r->job_uid, job_uid) == 0 || !job || !r->parsed)
             continue;
-        promise_use(&r->parsed->plan, (struct promise_pods){s, is_settled}, nodes, n);
+        sparse_read(r->parsed, &parsed);
+        if (promise_is_open(&parsed.plan, job->uid, job->revision,
+                            job->is_final || job->is_deleting))
+            promise_use(&parsed.plan, (struct promise_pods){s, is_settled}, nodes, n);
     }
 }
 
@@ -299,7 +300,11 @@ static void observe_job(const struct store_job *j, struct store_view *v, struct 
     if (j->spec)
         j->spec->n_users++;
     out->spec_json = j->spec ? j->spec->json : NULL;
-    out->spec = j->spec && j->spec->is_valid ? &j->spec->parsed : NULL;
+    out->spec = NULL;
+    if (j->spec && j->spec->is_valid) {
+        sparse_read(j->spec->parsed, &v->parsed);
+        out->spec = &v->parsed;
+    }
     out->spec_problem = j->spec ? j->spec->problem : "";
     memcpy(out->namespace, j->namespace, sizeof out->namespace);
     memcpy(out->name, j->name, sizeof out->name);
@@ -307,7 +312,7 @@ static void observe_job(const struct store_job *j, struct store_view *v, struct 
     memcpy(out->version, j->version, sizeof out->version);
     memset(&out->status, 0, sizeof out->status);
     if (j->status)
-        memcpy(&out->status, j->status, STATUS_BYTES(j->status->n_stages));
+        sparse_read(j->status, &out->status);
     if (j->is_final) { /* all that still matters of it */
         out->status.revision = j->revision;
         out->status.conditions[CONDITION_COMPLETE].value = CONDITION_TRUE;

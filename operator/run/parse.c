@@ -57,6 +57,7 @@ void parse_release_spec(struct store_spec **spec)
 {
     if (*spec && --(*spec)->n_users == 0) {
         json_free((*spec)->json);
+        free((*spec)->parsed);
         free(*spec);
     }
     *spec = NULL;
@@ -64,12 +65,13 @@ void parse_release_spec(struct store_spec **spec)
 
 /* With the sizes that the status has of its model. Where those contradict the spec, or are of an
  * older one, decide() reports that or has them read anew. */
-static enum err_code take_spec(const struct json *json, int64_t generation, struct store_job *out,
-                               struct err *err)
+static enum err_code take_spec(const struct json *json, int64_t generation,
+                               const struct status *status, struct store_job *out, struct err *err)
 {
     struct json *filled = NULL;
     struct store_spec *spec = calloc(1, sizeof *spec);
     char *text = json_print(json);
+    struct spec parsed = {0};
     struct err problem;
     enum err_code rc = spec && text ? json_parse(text, strlen(text), &spec->json, err)
                                     : err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
@@ -79,20 +81,23 @@ static enum err_code take_spec(const struct json *json, int64_t generation, stru
         free(spec);
         return rc;
     }
-    if (out->status->generation == generation && out->status->model.hidden > 0 &&
-        bert_config_fill("", &out->status->model, spec->json, &filled, NULL) == ERR_OK) {
+    if (status->generation == generation && status->model.hidden > 0 &&
+        bert_config_fill("", &status->model, spec->json, &filled, NULL) == ERR_OK) {
         json_free(spec->json);
         spec->json = filled;
     }
     spec->n_users = 1;
-    rc = spec_parse(spec->json, &spec->parsed, &problem);
+    rc = spec_parse(spec->json, &parsed, &problem);
     if (rc == ERR_OK)
-        rc = spec_check_best(&spec->parsed, spec->parsed.output.claim[0], &problem);
+        rc = spec_check_best(&parsed, parsed.output.claim[0], &problem);
+    if (rc == ERR_OK)
+        rc = sparse_new(&parsed, sizeof parsed, &spec->parsed, &problem);
     if (rc == ERR_NO_MEMORY) { /* which says nothing about the spec */
         parse_release_spec(&spec);
         return err_set(err, rc, "%s", problem.text);
     }
     spec->is_valid = rc == ERR_OK;
+    spec->has_sizes = spec->is_valid && spec_has_sizes(&parsed);
     if (!spec->is_valid)
         (void)snprintf(spec->problem, sizeof spec->problem, "%s", problem.text);
     parse_release_spec(&out->spec);
@@ -105,6 +110,7 @@ void parse_drop_job(struct store_job *job)
     parse_release_spec(&job->spec);
     free(job->status);
     job->status = NULL;
+    job->trains = false;
 }
 
 enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)
@@ -116,10 +122,10 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     int64_t ttl_s = json_i64(json_path(object, "spec.ttlSecondsAfterFinished"), -1);
     int64_t ended_ms = read_time(json_get(json, "completionTime"));
     struct status status;
-    struct status *kept;
+    struct sparse *kept;
     int64_t generation = json_i64(metadata(object, "generation"), 0);
     bool is_new_spec = !out->spec || out->generation != generation ||
-                       (out->spec->is_valid && !spec_has_sizes(&out->spec->parsed));
+                       (out->spec->is_valid && !out->spec->has_sizes);
     enum err_code rc = ERR_OK;
 
     out->is_final = promise_job_is_final(object);
@@ -127,12 +133,14 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
         parse_drop_job(out);
     } else {
         status_read(json, &status);
-        kept = realloc(out->status, STATUS_BYTES(status.n_stages));
-        if (!kept)
-            return err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
-        out->status = memcpy(kept, &status, STATUS_BYTES(status.n_stages));
+        rc = sparse_new(&status, STATUS_BYTES(status.n_stages), &kept, err);
+        if (rc != ERR_OK)
+            return rc;
+        free(out->status);
+        out->status = kept;
+        out->trains = status.conditions[CONDITION_RUNNING].value == CONDITION_TRUE;
         if (is_new_spec)
-            rc = take_spec(json_get(object, "spec"), generation, out, err);
+            rc = take_spec(json_get(object, "spec"), generation, &status, out, err);
     }
     if (rc != ERR_OK)
         return rc;
@@ -358,19 +366,17 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
 enum err_code parse_revision(const struct json *object, struct store_revision *out, struct err *err)
 {
     const char *text = json_string(json_get(json_get(object, "data"), REVISION_FILE), "");
+    struct revision parsed = {0};
     enum err_code rc;
 
     out->number = read_number(object, LABEL_REVISION);
     COPY(out->uid, metadata(object, "uid"));
-    out->parsed = malloc(sizeof *out->parsed);
-    if (!out->parsed)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a revision");
-    rc = promise_read(object, out->parsed, err);
-    if (rc != ERR_OK) {
-        free(out->parsed);
-        out->parsed = NULL;
+    rc = promise_read(object, &parsed, err);
+    if (rc != ERR_OK)
         return rc == ERR_NO_MEMORY ? rc : ERR_OK;
-    }
+    rc = sparse_new(&parsed, sizeof parsed, &out->parsed, err);
+    if (rc != ERR_OK)
+        return rc;
     out->text.max = REVISION_TEXT_MAX_BYTES;
     return buf_add(&out->text, text, strlen(text), err);
 }

@@ -444,15 +444,18 @@ void store_drop_key(struct store_own *own)
 
 enum err_code store_set_report(struct store_own *own, const struct report *report, struct err *err)
 {
-    if (!own->calls.report)
-        own->calls.report = malloc(sizeof *own->calls.report);
-    if (!own->calls.report)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a report");
+    struct sparse *kept;
+    enum err_code rc = sparse_new(report, sizeof *report, &kept, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    free(own->calls.report);
+    own->calls.report = kept;
+    own->calls.report_revision = report->revision;
     if (report->session == REPORT_NONE || report->session == REPORT_RUNNING)
         own->calls.ended_ms = 0;
     else if (own->calls.ended_ms == 0)
         own->calls.ended_ms = clock_now_ms();
-    *own->calls.report = *report;
     return ERR_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/hmac.h"
 #include "base/map.h"
+#include "base/sparse.h"
 #include "cluster/node_object.h"
 #include "control/observed.h"
 #include "fleet/fleet.h"
@@ -27,7 +28,8 @@ struct store_spec {
     atomic_int n_users; /* the job that has it, and observations, of any thread */
     struct json *json;  /* as the user wrote it, and with the sizes in status.model */
     bool is_valid;
-    struct spec parsed;
+    bool has_sizes;               /* of its model */
+    struct sparse *parsed;        /* a struct spec, if it is valid; else NULL */
     char problem[ERR_TEXT_BYTES]; /* if it is not valid */
 };
 
@@ -43,11 +45,12 @@ struct store_job {
     int64_t expires_ms;                        /* ... likewise */
     char checkpoint_time[OBSERVED_WORD_BYTES]; /* as in struct observed */
     char asked[STATUS_ASKED_BYTES];            /* ANNOTATION_REPLAN; "": there is none */
-    int revision;                              /* of the status, like the next */
+    int revision;                              /* of the status, like the next ones */
     bool is_final;
+    bool trains; /* is Running */
     /* A job that is over needs neither, and there may be thousands of those: NULL. */
     struct store_spec *spec;
-    struct status *status; /* up to its last stage */
+    struct sparse *status; /* a struct status up to its last stage */
     /* Not in the API server: */
     bool waits_for_nodes;     /* the last decision waited for nodes */
     bool lacks_policy;        /* reported already */
@@ -95,7 +98,8 @@ struct store_calls {
     int64_t asked_ms;       /* when its report was last asked for */
     int64_t answered_ms;    /* when it last answered a call; 0: it never has */
     int64_t ended_ms;       /* when that first had the end of a session; 0: it does not */
-    struct report *report;  /* the newest since it has taken an order; NULL: none */
+    struct sparse *report;  /* the newest since it has taken an order; NULL: none */
+    int report_revision;    /* that it has */
 };
 
 struct store_own {
@@ -120,9 +124,9 @@ struct store_revision {
     char job_key[QUEUE_KEY_BYTES];
     char uid[OBSERVED_UID_BYTES];
     int number;
-    bool is_lost;            /* its ConfigMap was deleted while the job needs it */
-    struct revision *parsed; /* NULL: it holds no valid one, or its job is over */
-    struct buf text;         /* as it was written; with `parsed` */
+    bool is_lost;          /* its ConfigMap was deleted while the job needs it */
+    struct sparse *parsed; /* a struct revision; NULL: it holds no valid one, or its job is over */
+    struct buf text;       /* as it was written; with `parsed` */
 };
 
 /* What is watched. */
@@ -153,14 +157,15 @@ struct store {
 
 /* What an observation points to, which is nobody else's. A zeroed struct is an empty one. */
 struct store_view {
-    struct store_spec *spec;
+    struct store_spec *spec;   /* what it has that is not in ... */
+    struct spec parsed;        /* ... this */
     struct node_object *nodes; /* without texts of their own: they are in node_texts */
     size_t n_nodes;
     char *node_texts;
     size_t n_node_texts;
     struct seen_pod *pods;
     size_t n_pods;
-    struct report *reports;
+    struct report *reports; /* of the pods that have one, at their places */
     size_t n_reports;
     struct buf revision;
 };

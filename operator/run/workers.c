@@ -54,7 +54,7 @@ static void take_posted(const struct call *c, struct store_own *own, const struc
     if (contact->is_refused && c->kind == CALL_TABLE)
         contact->accepted = c->revision;
     /* It may have accepted what is posted even if it did not answer. */
-    if (own->calls.report && own->calls.report->revision < c->revision)
+    if (own->calls.report && own->calls.report_revision < c->revision)
         store_drop_report(own);
     if (err->code == ERR_OK && own->calls.halting < c->revision)
         own->calls.halting = 0;
