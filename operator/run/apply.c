@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -564,6 +565,28 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
 
 /* --- status --- */
 
+/* Most decisions change nothing. Documents are compared once for each version, which takes long:
+ * numbers are rounded in them, so a status that was read is rarely the same to the bit. */
+static bool is_shown(const struct store_job *job, const struct observed *seen,
+                     const struct status *status)
+{
+    return job->shown && strcmp(job->shown_version, seen->version) == 0 &&
+           sparse_equals(job->shown, status, STATUS_BYTES(status->n_stages));
+}
+
+/* Without memory for it they are compared again. */
+static void remember_shown(struct store_job *job, const struct observed *seen,
+                           const struct status *status)
+{
+    struct sparse *shown;
+
+    if (sparse_new(status, STATUS_BYTES(status->n_stages), &shown, NULL) != ERR_OK)
+        return;
+    free(job->shown);
+    job->shown = shown;
+    memcpy(job->shown_version, seen->version, sizeof job->shown_version);
+}
+
 static enum err_code write_status(struct apply *a, const struct observed *seen,
                                   const struct status *status, struct err *err)
 {
@@ -574,9 +597,12 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
     struct buf before = {.max = MANIFEST_MAX_BYTES};
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
-    struct store_job *job;
-    enum err_code rc = manifest_status_patch(&seen->status, seen->version, &before, err);
+    struct store_job *job = store_job_of(a->store, seen);
+    enum err_code rc;
 
+    if (job && is_shown(job, seen, status))
+        return ERR_OK;
+    rc = manifest_status_patch(&seen->status, seen->version, &before, err);
     if (rc == ERR_OK)
         rc = manifest_status_patch(status, seen->version, &body, err);
     if (rc == ERR_OK && strcmp(buf_text(&before), buf_text(&body)) != 0) {
@@ -588,6 +614,8 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
         /* The watch will report that; until then the job is looked at less often. */
         if (rc == ERR_NOT_FOUND)
             rc = err_wrap(err, ERR_CONFLICT, "deleted meanwhile");
+    } else if (rc == ERR_OK && job) {
+        remember_shown(job, seen, status);
     }
     json_free(object);
     buf_deinit(&before);

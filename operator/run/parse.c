@@ -111,6 +111,8 @@ void parse_drop_job(struct store_job *job)
     free(job->status);
     job->status = NULL;
     job->trains = false;
+    free(job->shown);
+    job->shown = NULL;
 }
 
 enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)

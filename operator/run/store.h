@@ -67,6 +67,10 @@ struct store_job {
     bool has_secret; /* the key that it shares with its workers */
     struct hmac_key secret;
     int secret_revision; /* for whose pods its Secret was last seen to exist */
+    /* A status that was decided and makes the same document as that of `shown_version`; NULL: not
+     * known. */
+    struct sparse *shown;
+    char shown_version[OBSERVED_VERSION_BYTES];
 };
 
 struct store_pod {

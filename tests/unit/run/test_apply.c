@@ -232,6 +232,27 @@ static void apply_writes_the_status_when_a_webhook_fails_again(void **state)
     assert_int_equal(store_find_job(&store, KEY)->problem.n_in_a_row, 0);
 }
 
+static void apply_writes_only_a_status_that_differs(void **state)
+{
+    struct apply apply;
+    const struct store_job *job;
+
+    (void)state;
+    BEGIN(SAMPLE, {.expect = STATUS,
+                   .body = "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\","
+                           "\"uid\":\"u1\",\"resourceVersion\":\"6\"}}"});
+    apply = (struct apply){.client = client, .recorder = &recorder, .store = &store};
+    job = store_find_job(&store, KEY);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(apply_decision(&apply, seen, decision, &(struct err){0}), ERR_OK);
+        assert_true(sparse_equals(job->shown, &decision->status, STATUS_BYTES(0)));
+    }
+    assert_int_equal(loopback_unused(server), 1);
+    (void)snprintf(decision->status.message, sizeof decision->status.message, "new");
+    assert_int_equal(apply_decision(&apply, seen, decision, &(struct err){0}), ERR_OK);
+    assert_int_equal(loopback_unused(server), 0);
+}
+
 static void apply_keeps_that_a_name_is_taken(void **state)
 {
     const struct store_job *job;
@@ -429,6 +450,7 @@ int main(void)
         TEST(apply_finds_all_claims),
         TEST(apply_reads_what_the_kubelet_reports_of_a_pod),
         TEST(apply_writes_the_status_when_a_webhook_fails_again),
+        TEST(apply_writes_only_a_status_that_differs),
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
         TEST(apply_deletes_what_is_left_of_a_job_that_is_gone_at_once),
