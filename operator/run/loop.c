@@ -34,7 +34,7 @@ static const double bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
 /* What the solver has. */
 struct search {
     char key[QUEUE_KEY_BYTES];
-    int64_t began_ms, decided_ms; /* the latter: of the decision before, to notice another one */
+    int64_t decided_ms; /* of the decision before, to notice another one */
 };
 
 struct watch_of {
@@ -436,7 +436,6 @@ static int64_t start_search(struct loop *l)
     job = store_find_job(&l->store, l->search.key);
     rc = job ? observe(l, l->search.key, l->solved, &err) : ERR_NOT_FOUND;
     if (rc == ERR_OK) {
-        l->search.began_ms = now_ms;
         l->search.decided_ms = job->decided_ms;
         solver_start(l->solver, l->solved);
         return IDLE_MS;
@@ -457,7 +456,7 @@ static void end_search(struct loop *l)
     if (!c)
         return;
     job = store_job_of(&l->store, &c->seen);
-    turns_add(&l->turns, c->seen.namespace, clock_now_ms() - l->search.began_ms, clock_now_ms());
+    turns_add(&l->turns, c->seen.namespace, c->took_ms, clock_now_ms());
     if (job && strcmp(job->version, c->seen.version) == 0 &&
         job->decided_ms == l->search.decided_ms) {
         enum err_code rc = act(l, l->search.key, c, &err);

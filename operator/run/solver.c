@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 struct solver {
     void (*on_done)(void *ctx);
     void *ctx;
@@ -33,6 +35,7 @@ static void *run(void *arg)
 {
     struct solver *s = arg;
     struct solver_case *c;
+    int64_t began_ms;
 
     pthread_mutex_lock(&s->lock);
     while (!s->stops) {
@@ -43,7 +46,9 @@ static void *run(void *arg)
         }
         s->open = NULL;
         pthread_mutex_unlock(&s->lock);
+        began_ms = clock_now_ms();
         decide(&c->seen, &c->decision);
+        c->took_ms = clock_now_ms() - began_ms;
         pthread_mutex_lock(&s->lock);
         s->done = c;
         if (!s->stops)

@@ -17,6 +17,7 @@ struct solver_case {
     struct store_view view;
     struct observed seen;
     struct decision decision;
+    int64_t took_ms; /* set by the solver */
 };
 
 /* Of any thread. */

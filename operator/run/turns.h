@@ -1,8 +1,8 @@
 /* run/turns.h - when a job may look for a plan.
  *
- * A search may take seconds, in which nothing else is done. So all searches together have a third
- * of the time at most: jobs that train come first. And however many jobs one namespace has, another
- * one that has not searched for TURNS_FRESH_MS is next.
+ * A search may take seconds, and all jobs share a core with it. So all searches together have a
+ * third of the time at most: jobs that train come first. And however many jobs one namespace has,
+ * another one that has not searched for TURNS_FRESH_MS is next.
  *
  * Layer: run (may use base). Threads: one; pure.
  */
