@@ -234,7 +234,7 @@ int main(int argc, char **argv)
         .loop = {.health_address = "0.0.0.0:8081", .settings = {.has_network_policies = true}}};
     struct lease *lease = NULL;
     struct kube_options client_options = {
-        .calls_per_second = 50, .calls_burst = 100, .ctx = &lease};
+        .calls_per_second = 100, .calls_burst = 200, .ctx = &lease};
     struct kube_options lease_calls = {.call_ms = LEASE_CALL_MS};
     struct connection main_connection = {0}, lease_connection = {0};
     char identity[LEASE_HOLDER_BYTES];
