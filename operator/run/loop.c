@@ -302,6 +302,14 @@ static enum err_code observe(struct loop *l, const char *key, struct solver_case
     return store_observe(&l->store, key, &c->view, &c->seen, err);
 }
 
+static bool has_plan(const struct decision *d)
+{
+    for (int i = 0; i < d->n_actions; i++)
+        if (d->actions[i].kind == ACTION_CREATE_REVISION)
+            return true;
+    return false;
+}
+
 static enum err_code act(struct loop *l, const char *key, struct solver_case *c, struct err *err)
 {
     struct apply apply = {
@@ -310,8 +318,8 @@ static enum err_code act(struct loop *l, const char *key, struct solver_case *c,
 
     job->decided_ms = clock_now_ms();
     job->unplaced = c->decision.unplaced;
-    job->waits_for_nodes =
-        c->seen.nodes && !c->seen.is_deleting && !status_is_over(&c->decision.status);
+    job->waits_for_nodes = c->seen.nodes && !c->seen.is_deleting && !has_plan(&c->decision) &&
+                           !status_is_over(&c->decision.status);
     return apply_decision(&apply, &c->seen, &c->decision, err);
 }
 
