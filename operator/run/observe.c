@@ -134,16 +134,15 @@ static enum err_code observe_reports(struct store *s, struct store_view *v, stru
 }
 
 /* There is room for three pods per worker and a probe of every node. */
-static enum err_code observe_pods(struct store *s, struct store_view *v, struct observed *out,
-                                  struct err *err)
+static enum err_code observe_pods(struct store *s, const char *key, struct store_view *v,
+                                  struct observed *out, struct err *err)
 {
-    size_t place = 0;
+    struct store_own *own;
     size_t most = 0;
-    struct store_pod *p;
     enum err_code rc;
 
-    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
-        most += p->own && counts(p->own, out);
+    for (own = store_pods(s, key); own; own = store_next_pod(own))
+        most += counts(own, out);
     if (most > OBSERVED_WORKER_PODS + s->nodes.n)
         most = OBSERVED_WORKER_PODS + s->nodes.n;
     rc = array_reserve(&v->pods, sizeof *v->pods, &v->n_pods, most, err);
@@ -151,24 +150,21 @@ static enum err_code observe_pods(struct store *s, struct store_view *v, struct 
         return rc;
     out->n_pods = 0;
     out->pods = v->pods;
-    place = 0;
-    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
-        if (p->own && counts(p->own, out))
-            observe_pod(p->own, (int)most, out);
+    for (own = store_pods(s, key); own; own = store_next_pod(own))
+        if (counts(own, out))
+            observe_pod(own, (int)most, out);
     return observe_reports(s, v, out, err);
 }
 
 /* Of more revisions than there is room for, any but the newest may be left out: they are only
  * deleted, and there is another time. */
-static enum err_code observe_revisions(struct store *s, struct store_view *v, struct observed *out,
-                                       struct err *err)
+static enum err_code observe_revisions(struct store *s, const char *key, struct store_view *v,
+                                       struct observed *out, struct err *err)
 {
     const struct store_revision *newest = NULL;
-    size_t place = 0;
-    struct store_revision *r;
 
     out->n_revisions = 0;
-    while ((r = map_next(&s->revisions, &place, NULL)) != NULL) {
+    for (const struct store_revision *r = store_revisions(s, key); r; r = store_next_revision(r)) {
         bool is_newest = !newest || r->number > newest->number;
         int to = out->n_revisions;
 
@@ -343,9 +339,9 @@ enum err_code store_observe(struct store *s, const char *key, struct store_view 
     if (!j)
         return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
     observe_job(j, view, out);
-    rc = observe_pods(s, view, out, err);
+    rc = observe_pods(s, key, view, out, err);
     if (rc == ERR_OK)
-        rc = observe_revisions(s, view, out, err);
+        rc = observe_revisions(s, key, view, out, err);
     if (rc != ERR_OK)
         return rc;
     out->nodes = NULL;

@@ -82,6 +82,7 @@ static void empty(struct map *t, void (*free_value)(void *value))
 
 void store_deinit(struct store *s)
 {
+    empty(&s->families, free);
     empty(&s->jobs, free_job);
     empty(&s->pods, free_pod);
     empty(&s->nodes, free_node);
@@ -141,6 +142,81 @@ static void *add(struct map *t, const char *key, size_t bytes, struct err *err)
     return NULL;
 }
 
+/* --- families --- */
+
+static struct store_family *add_family(struct store *s, const char *job_key, struct err *err)
+{
+    struct store_family *f = map_get(&s->families, job_key);
+
+    return f ? f : add(&s->families, job_key, sizeof *f, err);
+}
+
+static void link_to(struct store_list *list, struct store_link *link)
+{
+    *link = (struct store_link){.before = list->last};
+    *(list->last ? &list->last->next : &list->first) = link;
+    list->last = link;
+}
+
+static void unlink_from(struct store_list *list, struct store_link *link)
+{
+    *(link->before ? &link->before->next : &list->first) = link->next;
+    *(link->next ? &link->next->before : &list->last) = link->before;
+}
+
+static void drop_if_empty(struct store *s, const struct store_family *f, const char *job_key)
+{
+    if (!f->pods.first && !f->revisions.first)
+        free(map_take(&s->families, job_key));
+}
+
+static void unlink_pod(struct store *s, struct store_own *own)
+{
+    struct store_family *f = map_get(&s->families, own->job_key);
+
+    unlink_from(&f->pods, &own->link);
+    drop_if_empty(s, f, own->job_key);
+}
+
+/* And free it; there may be none. */
+static void take_revision_out(struct store *s, const char *key)
+{
+    struct store_revision *r = map_take(&s->revisions, key);
+    struct store_family *f = r ? map_get(&s->families, r->job_key) : NULL;
+
+    if (!r)
+        return;
+    unlink_from(&f->revisions, &r->link);
+    drop_if_empty(s, f, r->job_key);
+    free_revision(r);
+}
+
+struct store_own *store_pods(const struct store *s, const char *job_key)
+{
+    const struct store_family *f = map_get(&s->families, job_key);
+
+    return f ? (struct store_own *)f->pods.first : NULL;
+}
+
+struct store_own *store_next_pod(const struct store_own *own)
+{
+    return (struct store_own *)own->link.next;
+}
+
+struct store_revision *store_revisions(const struct store *s, const char *job_key)
+{
+    const struct store_family *f = map_get(&s->families, job_key);
+
+    return f ? (struct store_revision *)f->revisions.first : NULL;
+}
+
+struct store_revision *store_next_revision(const struct store_revision *r)
+{
+    return (struct store_revision *)r->link.next;
+}
+
+/* --- changes of objects --- */
+
 /* The job is gone or over. No watch reports the end of a revision that is lost. */
 static void drop_revisions(struct store *s, const char *job_key)
 {
@@ -153,7 +229,7 @@ static void drop_revisions(struct store *s, const char *job_key)
             continue;
         drop_document(r);
         if (r->is_lost)
-            free_revision(map_take(&s->revisions, key));
+            take_revision_out(s, key);
     }
 }
 
@@ -162,13 +238,8 @@ static void drop_revisions(struct store *s, const char *job_key)
  * takes no shorter one, so the workers are ordered to end as well, which takes the job's key. */
 static void end_pods(struct store *s, const char *key, const struct store_job *job, bool is_gone)
 {
-    size_t place = 0;
-    struct store_pod *p;
-
-    while ((p = map_next(&s->pods, &place, NULL)) != NULL) {
-        struct store_own *own = p->own;
-
-        if (!own || strcmp(own->job_uid, job->uid) != 0)
+    for (struct store_own *own = store_pods(s, key); own; own = store_next_pod(own)) {
+        if (strcmp(own->job_uid, job->uid) != 0)
             continue;
         own->is_orphan = is_gone;
         if (!job->has_secret || own->seen.role != POD_WORKER || own->calls.is_ended)
@@ -247,6 +318,25 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     }
 }
 
+static enum err_code put_pod(struct store *s, const char *key, struct store_pod *pod,
+                             struct err *err)
+{
+    struct store_family *f = NULL;
+    enum err_code rc;
+
+    if (pod->own) {
+        f = add_family(s, pod->own->job_key, err);
+        if (!f)
+            return ERR_NO_MEMORY;
+    }
+    rc = map_put(&s->pods, key, pod, err);
+    if (f && rc == ERR_OK)
+        link_to(&f->pods, &pod->own->link);
+    else if (f)
+        drop_if_empty(s, f, pod->own->job_key);
+    return rc;
+}
+
 static enum err_code take_pod(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
@@ -272,9 +362,11 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
             pod->own->deleting_seen_ms = pod->own->first_seen_ms;
     }
     old = map_take(&s->pods, key);
+    if (old && old->own)
+        unlink_pod(s, old->own);
     if (pod) {
         keep_own(pod, old);
-        rc = map_put(&s->pods, key, pod, err);
+        rc = put_pod(s, key, pod, err);
         if (rc != ERR_OK) {
             free_pod(pod);
             pod = NULL;
@@ -324,6 +416,7 @@ static enum err_code add_revision(struct store *s, const char *key, const struct
                                   struct err *err)
 {
     struct store_revision *r = calloc(1, sizeof *r);
+    struct store_family *f;
     const struct store_job *job;
     char name[NAMES_BYTES] = "";
     bool is_ours = r && parse_owner(object, r->job_uid, r->job_key);
@@ -340,20 +433,23 @@ static enum err_code add_revision(struct store *s, const char *key, const struct
     job = map_get(&s->jobs, r->job_key);
     if (job && job->is_final)
         drop_document(r);
-    rc = map_put(&s->revisions, key, r, err);
-    if (rc == ERR_OK)
+    f = add_family(s, r->job_key, err);
+    rc = f ? map_put(&s->revisions, key, r, err) : ERR_NO_MEMORY;
+    if (rc == ERR_OK) {
+        link_to(&f->revisions, &r->link);
         store_enqueue(s, r->job_key, 0);
-    else
-        free_revision(r);
+        return ERR_OK;
+    }
+    if (f)
+        drop_if_empty(s, f, r->job_key);
+    free_revision(r);
     return rc;
 }
 
 static bool is_newest(const struct store *s, const struct store_revision *of)
 {
-    size_t place = 0;
-    const struct store_revision *r;
-
-    while ((r = map_next(&s->revisions, &place, NULL)) != NULL)
+    for (const struct store_revision *r = store_revisions(s, of->job_key); r;
+         r = store_next_revision(r))
         if (strcmp(r->job_uid, of->job_uid) == 0 && r->number > of->number)
             return false;
     return true;
@@ -372,7 +468,7 @@ static enum err_code take_revision(struct store *s, const char *key, const struc
         old->is_lost = true; /* the job needs it: it is made again from what is known of it */
         return ERR_OK;
     }
-    free_revision(map_take(&s->revisions, key));
+    take_revision_out(s, key);
     if (object)
         return add_revision(s, key, object, err);
     enqueue_waiting(s);
@@ -427,13 +523,11 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
 
 struct store_own *store_find_orphan(const struct store *s, const char *key)
 {
-    size_t place = 0;
-    struct store_pod *p;
+    struct store_own *own = store_pods(s, key);
 
-    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
-        if (p->own && p->own->is_orphan && strcmp(p->own->job_key, key) == 0)
-            return p->own;
-    return NULL;
+    while (own && !own->is_orphan)
+        own = store_next_pod(own);
+    return own;
 }
 
 void store_drop_key(struct store_own *own)
@@ -486,24 +580,32 @@ enum err_code store_refuse_pod(struct store *s, const struct json *object,
     char key[QUEUE_KEY_BYTES];
     struct store_pod *p;
     struct store_own *own;
+    struct store_family *f;
     enum err_code rc = store_change(s, STORE_PODS, KUBE_MODIFIED, object, err);
 
     if (rc != ERR_OK)
         return rc;
     store_key(job->namespace, due->name, key);
     p = map_get(&s->pods, key);
+    if (p && p->own) {
+        unlink_pod(s, p->own);
+        free_own(p->own);
+        p->own = NULL;
+    }
     own = calloc(1, sizeof *own);
-    if (!p || !own) {
+    store_key(job->namespace, job->name, key);
+    f = p && own ? add_family(s, key, err) : NULL;
+    if (!f) {
         free(own);
-        return err_set(err, ERR_NO_MEMORY, "no memory for pod %s", key);
+        return err_set(err, ERR_NO_MEMORY, "no memory for pod %s of %s", due->name, key);
     }
     memcpy(own->job_uid, job->uid, sizeof own->job_uid);
-    store_key(job->namespace, job->name, own->job_key);
+    memcpy(own->job_key, key, sizeof own->job_key);
     own->trust = TRUST_REFUSED;
     own->seen = *due;
     own->seen.role = POD_FOREIGN;
-    free_own(p->own);
     p->own = own;
+    link_to(&f->pods, &own->link);
     store_enqueue(s, own->job_key, 0);
     return ERR_OK;
 }

@@ -106,7 +106,13 @@ struct store_calls {
     int report_revision;    /* that it has */
 };
 
+/* Of a list of what belongs to the same job, in the order in which it came. */
+struct store_link {
+    struct store_link *before, *next;
+};
+
 struct store_own {
+    struct store_link link;
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
     enum store_trust trust; /* lost with the operator: then the status has the uid */
@@ -124,6 +130,7 @@ struct store_own {
 };
 
 struct store_revision {
+    struct store_link link;
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
     char uid[OBSERVED_UID_BYTES];
@@ -131,6 +138,13 @@ struct store_revision {
     bool is_lost;          /* its ConfigMap was deleted while the job needs it */
     struct sparse *parsed; /* a struct revision; NULL: it holds no valid one, or its job is over */
     struct buf text;       /* as it was written; with `parsed` */
+};
+
+/* What there is of a job, which may be gone itself. */
+struct store_family {
+    struct store_list {
+        struct store_link *first, *last;
+    } pods, revisions; /* struct store_own and struct store_revision */
 };
 
 /* What is watched. */
@@ -156,6 +170,7 @@ struct store {
     struct map pods;      /* the same to struct store_pod */
     struct map nodes;     /* name to struct node_object */
     struct map revisions; /* "namespace/name" of the ConfigMap to struct store_revision */
+    struct map families;  /* "namespace/name" of the job to struct store_family */
     struct store_listener listener;
 };
 
@@ -196,6 +211,12 @@ struct store_job *store_job_of(const struct store *s, const struct observed *see
 /* A pod of ours; NULL when there is none, or it is another one by now. */
 struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
                                  const char *uid);
+/* What belongs to a job of this key, or did: the first pod of ours and the next one, likewise
+ * revisions. NULL: there are no more. */
+struct store_own *store_pods(const struct store *s, const char *job_key);
+struct store_own *store_next_pod(const struct store_own *own);
+struct store_revision *store_revisions(const struct store *s, const char *job_key);
+struct store_revision *store_next_revision(const struct store_revision *r);
 /* A pod that is left of a job of this key that is gone; NULL: none. */
 struct store_own *store_find_orphan(const struct store *s, const char *key);
 /* The worker is not to be ordered to end any more: wipe the key. */

@@ -323,12 +323,9 @@ static void order_end(const struct workers *w, struct store_own *own)
 
 void workers_order_ends(const struct workers *w, const char *job_key)
 {
-    size_t place = 0;
-    struct store_pod *p;
-
-    while ((p = map_next(&w->store->pods, &place, NULL)) != NULL)
-        if (p->own && p->own->is_to_end && strcmp(p->own->job_key, job_key) == 0)
-            order_end(w, p->own);
+    for (struct store_own *own = store_pods(w->store, job_key); own; own = store_next_pod(own))
+        if (own->is_to_end)
+            order_end(w, own);
 }
 
 enum err_code workers_order_checkpoint(const struct workers *w, const struct observed *seen,

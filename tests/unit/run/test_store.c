@@ -860,11 +860,59 @@ static void store_refuses_objects_without_a_name(void **state)
     json_free(json);
 }
 
+/* Of two jobs in turn, whose pods come, change and go. */
+static void change_pod(const char *job, int slot, enum kube_change what)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s-w%d\",\"uid\":\"%s%d\","
+                   "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":"
+                   "\"SkyJob\",\"name\":\"%s\",\"uid\":\"u-%s\",\"controller\":true}],"
+                   "\"labels\":{\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":\"%d\"}},"
+                   "\"spec\":{\"containers\":[]},\"status\":{\"phase\":\"Running\"}}",
+                   job, slot, job, slot, job, job, slot);
+    change(STORE_PODS, what, text);
+}
+
+static void check_slots(const char *key, const char *want)
+{
+    char got[16] = "";
+
+    for (const struct store_own *own = store_pods(&store, key); own; own = store_next_pod(own))
+        (void)snprintf(got + strlen(got), sizeof got - strlen(got), "%d", own->seen.slot);
+    assert_string_equal(got, want);
+}
+
+static void store_keeps_the_pods_of_each_job_together(void **state)
+{
+    (void)state;
+    for (int slot = 0; slot < 4; slot++) {
+        change_pod("one", slot, KUBE_ADDED);
+        change_pod("two", slot, KUBE_ADDED);
+    }
+    check_slots("team/one", "0123");
+    change_pod("one", 1, KUBE_MODIFIED); /* the newest now */
+    check_slots("team/one", "0231");
+    check_slots("team/two", "0123");
+    change_pod("one", 0, KUBE_DELETED);
+    change_pod("one", 3, KUBE_DELETED);
+    change_pod("one", 1, KUBE_DELETED);
+    check_slots("team/one", "2");
+    change_pod("one", 2, KUBE_DELETED);
+    check_slots("team/one", "");
+    check_slots("team/two", "0123");
+    for (int slot = 3; slot >= 0; slot--)
+        change_pod("two", slot, KUBE_DELETED);
+    assert_int_equal(store.families.n, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(store_keeps_the_pods_of_each_job_together),
         TEST(store_shows_a_job_and_its_status),
         TEST(store_shows_why_a_spec_is_invalid),
         TEST(store_keeps_no_documents_of_a_job_that_is_over),

@@ -87,9 +87,10 @@ static void add_job(int i)
 {
     struct store_job *job = calloc(1, sizeof *job);
     struct store_pod *pod = calloc(1, sizeof *pod);
+    struct store_family *family = calloc(1, sizeof *family);
     char key[QUEUE_KEY_BYTES];
 
-    assert_true(job && pod);
+    assert_true(job && pod && family);
     seen_pod = (struct seen_pod){.role = POD_WORKER, .incarnation = 1, .phase = POD_RUNNING};
     *seen = (struct observed){
         .has_revision = true, .revision_text = &written, .n_pods = 1, .pods = &seen_pod};
@@ -109,6 +110,8 @@ static void add_job(int i)
     assert_non_null(pod->own);
     pod->own->seen = seen->pods[0];
     memcpy(pod->own->job_key, key, sizeof key);
+    family->pods.first = family->pods.last = &pod->own->link;
+    assert_int_equal(map_put(&store.families, key, family, NULL), ERR_OK);
     store_key("team", seen->pods[0].name, key);
     assert_int_equal(map_put(&store.pods, key, pod, NULL), ERR_OK);
 }
