@@ -7,6 +7,8 @@
 #   hack/cluster/envtest.sh pause DIR   ends them, and leaves what they know in DIR/etcd ...
 #   hack/cluster/envtest.sh resume DIR  ... from which they go on at the same address
 #
+# The API server gets the options in API_OPTIONS as well.
+#
 # Any number may run at once, each in its own DIR and on ports of its own. There is no scheduler
 # and no kubelet: a pod stays Pending until the test writes its status. Owned objects are collected
 # and deleted namespaces emptied, as in a cluster. Pods need no service account. The first start
@@ -86,6 +88,7 @@ start_etcd() {
 
 start_api() { # at $port
     # The server makes its own certificate, whose file also holds the authority that signed it.
+    # shellcheck disable=SC2086 # several options
     launch kube-apiserver --etcd-servers "$etcd" \
         --bind-address 127.0.0.1 --secure-port "$port" --cert-dir "$dir/certs" \
         --token-auth-file "$dir/tokens.csv" --authorization-mode RBAC \
@@ -93,7 +96,7 @@ start_api() { # at $port
         --service-account-issuer https://kubernetes.default.svc \
         --service-account-key-file "$dir/certs/account.key" \
         --service-account-signing-key-file "$dir/certs/account.key" \
-        --disable-admission-plugins ServiceAccount --enable-priority-and-fairness=false
+        --disable-admission-plugins ServiceAccount --enable-priority-and-fairness=false ${API_OPTIONS:-}
     wait_for 60 ask /readyz
 }
 

@@ -754,6 +754,18 @@ without_api() {
     long_one kept alone && trains alone && away_for hang go_on && away_for pause resume || return
     completes alone 120 && [ "$(field alone '{.status.revision} {.status.restarts}')" = '1 0' ] && long_one as_undisturbed alone
 }
+# What cannot be written is an error after a while.
+no_store() { pause && API_OPTIONS='--request-timeout 2s' resume && kill -STOP "$(cat "$dir/api/etcd.pid")"; }
+store_again() { # once the operator has seen it
+    local rc=0
+    was_refused '\(5..\)' || rc=1
+    kill -CONT "$(cat "$dir/api/etcd.pid")" && until_true 30 kubectl get --raw /readyz && return "$rc"
+}
+was_refused() { until_true 60 grep -qE "\"patch [^\"]*($1)" "$dir/operator.log"; } # was_refused PATTERN: a write, with an error like this
+refuses_writes() {
+    long_one kept alone && trains alone && no_store && store_again && completes alone 120 &&
+        [ "$(field alone '{.status.revision} {.status.restarts}')" = '1 0' ] && long_one as_undisturbed alone
+}
 # In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
 restored() {
     long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
@@ -1214,6 +1226,7 @@ check 'a leader that is killed is followed by the other operator, though their c
 check 'a leader that ends is followed at once' ended_leader
 check 'a leader that was stopped for a while ends, and calls nobody' stopped_leader
 check 'workers train on while the API server hangs, and while it is away' without_api
+check 'a job goes on while the API server can store nothing' refuses_writes
 check 'a job goes on when the API server is restored to an older state, and one that it does not have ends' restored
 check 'a job has a NetworkPolicy for its own pods and the operator' fenced
 check 'a job trains without NetworkPolicy where that is refused, and says so' unfenced
