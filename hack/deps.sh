@@ -15,7 +15,7 @@ build='gcc make pkg-config libcurl4-openssl-dev libcjson-dev libopenblas-pthread
 cluster='mmdebstrap iproute2 iptables jq'
 engine='docker.io docker-cli?'
 check='clang-14|clang clang-format-14|clang-format clang-tidy-14|clang-tidy llvm-14|llvm
-    libclang-rt-14-dev|libclang-rt-dev? shellcheck glpk-utils'
+    libclang-rt-14-dev|libclang-rt-dev? shellcheck glpk-utils valgrind'
 
 die() { # die WHAT-HAPPENED WHAT-TO-DO
     printf 'error: %s\n' "$1" >&2
