@@ -5,6 +5,7 @@
  *
  * SIGUSR1 shuts every connection of the process that has another end; those that wait for one are
  * left alone. The handler calls what a signal handler may call. */
+#include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -12,6 +13,8 @@
 
 static void cut(int sig)
 {
+    int saved = errno;
+
     (void)sig;
     for (int fd = 3; fd < FDS_MAX; fd++) {
         struct sockaddr_storage peer;
@@ -20,6 +23,7 @@ static void cut(int sig)
         if (getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0)
             (void)shutdown(fd, SHUT_RDWR);
     }
+    errno = saved;
 }
 
 __attribute__((constructor)) static void catch_signal(void)
