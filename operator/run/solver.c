@@ -12,7 +12,7 @@ struct solver {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t changed;
     struct solver_case *open, *done;
-    bool stops, is_alone;      /* alone: nobody waits for the thread, which frees all of it */
+    bool stops, is_alone;      /* alone: the thread is not waited for and frees all of it */
     struct solver_case *taken; /* the loop's alone: what it has given and not taken back */
 };
 

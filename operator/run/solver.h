@@ -28,7 +28,7 @@ struct solver;
 /* `on_done` is called in the thread when a case has been decided. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code solver_new(void (*on_done)(void *ctx), void *ctx, struct solver **out,
                                     struct err *err);
-/* And the case that it has. Nobody waits for a search that is under way: what it has is freed when
+/* And the case that it has. A search that is under way is not waited for: what it has is freed when
  * it ends. */
 void solver_free(struct solver *s);
 

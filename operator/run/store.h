@@ -174,7 +174,7 @@ struct store {
     struct store_listener listener;
 };
 
-/* What an observation points to, which is nobody else's. A zeroed struct is an empty one. */
+/* What an observation points to, and nothing else does. A zeroed struct is an empty one. */
 struct store_view {
     struct store_spec *spec;   /* what it has that is not in ... */
     struct spec parsed;        /* ... this */

@@ -116,6 +116,22 @@ static void open_loop(const struct lease *lease)
     assert_int_equal(rc, ERR_OK);
 }
 
+/* Run the loop until a search for a plan has begun, which lasts until the test ends it. `n`
+ * searches count as noted. */
+static void start_with_search(const struct loopback_reply *replies, size_t n_replies, int n,
+                              pthread_t *thread, enum err_code *rc)
+{
+    (void)sem_init(&is_searching, 0, 0);
+    (void)sem_init(&has_searched, 0, 0);
+    is_endless = true;
+    n_searched = n;
+    server = loopback_start(replies, n_replies);
+    assert_non_null(server);
+    open_loop(NULL);
+    assert_int_equal(pthread_create(thread, NULL, run, rc), 0);
+    (void)sem_wait(&is_searching);
+}
+
 /* The status of the answer of the health port; the answer itself in `text`. */
 static int ask_for(const char *path, char *text, size_t bytes)
 {
@@ -261,15 +277,7 @@ static void loop_goes_on_while_a_plan_is_searched(void **state)
     for (int i = 0; i < 10; i++)
         (void)snprintf(events + i * CHANGE_BYTES, CHANGE_BYTES + 1, "%-*s\n", CHANGE_BYTES - 1,
                        i % 2 ? NODE("1") : NODE("2"));
-    (void)sem_init(&is_searching, 0, 0);
-    (void)sem_init(&has_searched, 0, 0);
-    is_endless = true;
-    n_searched = 2;
-    server = loopback_start(replies, sizeof replies / sizeof *replies);
-    assert_non_null(server);
-    open_loop(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
-    (void)sem_wait(&is_searching);
+    start_with_search(replies, sizeof replies / sizeof *replies, 2, &thread, &rc);
     while (metric("skyjob_watch_events_total{resource=\"nodes\"} ") < 10 && clock_now_ms() < end_ms)
         (void)usleep(20000);
     assert_int_equal(metric("skyjob_watch_events_total{resource=\"nodes\"} "), 10);
@@ -297,15 +305,7 @@ static void what_was_found_for_a_job_that_has_changed_is_not_used(void **state)
     pthread_t thread;
 
     (void)state;
-    (void)sem_init(&is_searching, 0, 0);
-    (void)sem_init(&has_searched, 0, 0);
-    is_endless = true;
-    n_searched = 0;
-    server = loopback_start(replies, sizeof replies / sizeof *replies);
-    assert_non_null(server);
-    open_loop(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
-    (void)sem_wait(&is_searching);
+    start_with_search(replies, sizeof replies / sizeof *replies, 0, &thread, &rc);
     while (metric("skyjob_watch_events_total{resource=\"skyjobs\"} ") < 1 &&
            clock_now_ms() < end_ms)
         (void)usleep(20000);

@@ -72,7 +72,7 @@ static void a_case_is_decided_while_the_caller_goes_on(void **state)
     solver_free(s);
 }
 
-static void nobody_waits_for_a_search_at_the_end(void **state)
+static void a_search_is_not_waited_for_at_the_end(void **state)
 {
     struct solver *s = open_solver();
 
@@ -102,7 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_case_is_decided_while_the_caller_goes_on),
-        cmocka_unit_test(nobody_waits_for_a_search_at_the_end),
+        cmocka_unit_test(a_search_is_not_waited_for_at_the_end),
         cmocka_unit_test(a_decision_that_is_not_taken_any_more_is_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
