@@ -37,6 +37,13 @@ void kube_watch_deinit(struct kube_watch *w)
 
 /* --- failing --- */
 
+/* What was reported may differ from what the server has by now: list again. */
+static void lose_place(struct kube_watch *w)
+{
+    w->version[0] = '\0';
+    w->is_synced = false;
+}
+
 /* Pause after a failure of `what`, and decide whether to list again. */
 static void back_off(struct kube_watch *w, const char *what, struct err *err)
 {
@@ -55,11 +62,11 @@ static void back_off(struct kube_watch *w, const char *what, struct err *err)
     w->position[0] = '\0'; /* a list starts over: its first pages are outdated by then */
     w->page_objects = 0;
     w->is_metadata_only = false;
-    /* After a cut or server trouble a watch can go on from the version it has; after any error
-     * about the version or a line it cannot. */
+    /* After server trouble a watch can go on from the version it has; after any error about the
+     * version or a line it cannot. */
     if (err->code != ERR_IO && err->code != ERR_AGAIN && err->code != ERR_DENIED &&
         err->code != ERR_NO_MEMORY)
-        w->version[0] = '\0';
+        lose_place(w);
     if (w->watcher.on_error)
         w->watcher.on_error(w->watcher.ctx, err, wait_ms);
 }
@@ -272,14 +279,15 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     bool is_empty = w->n_events == w->watch_began_count;
 
     w->transfer = 0;
-    w->is_current = false;
     framer_reset(&w->framer);
-    if (w->is_incomplete)
-        w->version[0] = '\0';
+    if (why.code == ERR_TIMEOUT)
+        why.code = ERR_IO; /* silence is a cut */
+    /* A server that was away may be back with an older state, and may have passed our version
+     * since, with other objects than ours. */
+    if (w->is_incomplete || why.code == ERR_IO)
+        lose_place(w);
     if (lasted_ms > WATCH_CALM_MS)
         w->n_failures = 0;
-    if (why.code == ERR_TIMEOUT)
-        why.code = ERR_IO; /* silence is a cut: the version is still good */
     if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
         kube_refused(w->client, response, &why);
     else if (why.code == ERR_OK && is_empty && lasted_ms < WATCH_SHORT_MS)
@@ -316,67 +324,6 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
     return ERR_OK;
 }
 
-/* --- asking for the version --- */
-
-static enum err_code ignore(void *ctx, const struct json *object, struct err *err)
-{
-    (void)ctx, (void)object, (void)err;
-    return ERR_OK;
-}
-
-static void ignore_bad(void *ctx, const struct json *object, const struct err *err)
-{
-    (void)ctx, (void)object, (void)err;
-}
-
-/* Both are decimal numbers, whatever the documentation of Kubernetes leaves open. */
-static bool is_before(const char *version, const char *other)
-{
-    size_t n = strlen(version), n_other = strlen(other);
-
-    return n != n_other ? n < n_other : strcmp(version, other) < 0;
-}
-
-static void on_version_done(void *ctx, struct http_response *response, const struct err *err)
-{
-    struct kube_watch *w = ctx;
-    struct page_sink sink = {w, ignore, ignore_bad};
-    struct err why = *err;
-    struct json *metadata = NULL;
-    const char *version;
-
-    w->transfer = 0;
-    if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
-        kube_refused(w->client, response, &why);
-    else if (why.code == ERR_OK)
-        why.code = page_read(buf_text(&response->body), response->body.len, sink, &metadata, &why);
-    version = json_string(json_get(metadata, "resourceVersion"), "");
-    if (why.code == ERR_OK && is_before(version, w->version))
-        err_set(&why, ERR_GONE,
-                "the server is at version \"%.40s\", before ours, %s: it was restored", version,
-                w->version);
-    json_free(metadata);
-    if (why.code != ERR_OK)
-        back_off(w, "watch", &why);
-    w->is_current = why.code == ERR_OK;
-}
-
-static enum err_code start_version(struct kube_watch *w, struct err *err)
-{
-    struct http_handler handler = {.ctx = w, .on_done = on_version_done};
-    static const char *const accept[] = {ACCEPT_METADATA, NULL};
-    struct http_request request = {
-        .headers = accept, .deadline_ms = PAGE_MS, .response_max_bytes = KUBE_PAGE_MAX_BYTES};
-    struct buf path = {.max = PATH_MAX_BYTES};
-    enum err_code rc = kube_list_path(&w->ref, "", 1, &path, err);
-
-    request.url = path.data;
-    if (rc == ERR_OK)
-        rc = kube_start(w->client, &request, handler, &w->transfer, err);
-    buf_deinit(&path);
-    return rc;
-}
-
 /* --- listing --- */
 
 /* For an object that is too large, of which only the metadata was requested. */
@@ -399,7 +346,6 @@ static enum err_code end_list(struct kube_watch *w, const struct json *metadata,
     set_version(w, metadata);
     if (w->version[0] == '\0')
         return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
-    w->is_current = true;
     w->is_synced = true; /* n_failures stays: only an event proves that watching works */
     w->watcher.on_change(w->watcher.ctx, KUBE_SYNCED, NULL);
     return ERR_OK;
@@ -474,9 +420,7 @@ int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms)
         return -1;
     if (now_ms < w->retry_ms)
         return w->retry_ms - now_ms;
-    if ((lists           ? start_page(w, &err)
-         : w->is_current ? start_watch(w, &err)
-                         : start_version(w, &err)) == ERR_OK)
+    if ((lists ? start_page(w, &err) : start_watch(w, &err)) == ERR_OK)
         return -1;
     back_off(w, lists ? "list" : "watch", &err);
     return w->retry_ms > now_ms ? w->retry_ms - now_ms : 0;

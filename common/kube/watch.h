@@ -1,17 +1,17 @@
 /* kube/watch.h - follow a collection for as long as the program runs.
  *
- * Lists the collection, watches from there, and repeats that whenever the connection is cut, the
- * server is unavailable or our version has expired. The caller sees objects that appear, change and
- * vanish: what vanished without an event is reported DELETED after the next list.
+ * Lists the collection, watches from there, and repeats that whenever the connection is cut or our
+ * version has expired. The caller sees objects that appear, change and vanish: what vanished
+ * without an event is reported DELETED after the next list.
  *
- *     LISTING --all pages--> WATCHING --end, cut--> WATCHING again from the last version
+ *     LISTING --all pages--> WATCHING --end, 5xx--> WATCHING again from the last version
  *        ^                      |
- *        |<--- 410, new list ---+      any failure is followed by a pause: 0.8 s, doubled
+ *        |<-- cut, 410, 504 ----+      any failure is followed by a pause: 0.8 s, doubled
  *                                      each time up to 30 s, with jitter
  *
- * Before it goes on from the last version it asks for the server's: one that was restored to an
- * older state says nothing to those who watch from a version that it has yet to reach, and is
- * listed again.
+ * A version alone would not do after a cut. The server may have been restored to an older state
+ * meanwhile; to those who watch from a version that it has yet to reach, or has reached by other
+ * changes than they saw, it never says what is gone.
  *
  * One bad object fails neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
  * and a known object stays as it was last seen. A page above KUBE_PAGE_MAX_BYTES is requested again
@@ -58,7 +58,7 @@ struct kube_watch {
     struct kube_ref ref; /* the collection */
     struct kube_watcher watcher;
     /* To be read only. */
-    bool is_synced;    /* a complete list has been reported */
+    bool is_synced;    /* a complete list has been reported, and no cut or expiry since */
     uint64_t n_events; /* objects in events so far, bookmarks not counted */
     /* Private. */
     uint64_t transfer;     /* 0: none under way */
@@ -68,7 +68,6 @@ struct kube_watch {
     int page_objects;      /* asked for per page; 0: between two lists */
     bool is_metadata_only; /* the object at `position` is too large to be read */
     bool is_incomplete;    /* a line was lost: list again when the watch ends */
-    bool is_current;       /* the server has `version`, or a later one */
     struct map known;      /* "namespace/name" to what was reported and not deleted */
     struct framer framer;
     int n_failures;   /* in a row */

@@ -755,7 +755,10 @@ without_api() {
     completes alone 120 && [ "$(field alone '{.status.revision} {.status.restarts}')" = '1 0' ] && long_one as_undisturbed alone
 }
 # What cannot be written is an error after a while.
-no_store() { pause && API_OPTIONS='--request-timeout 2s' resume && kill -STOP "$(cat "$dir/api/etcd.pid")"; }
+no_store() { # once the operator has listed all
+    pause && API_OPTIONS='--request-timeout 2s' resume && trains alone "$(field alone '{.status.progress.step}')" &&
+        kill -STOP "$(cat "$dir/api/etcd.pid")"
+}
 store_again() { # once the operator has seen it
     local rc=0
     was_refused '\(5..\)' || rc=1
@@ -767,10 +770,20 @@ refuses_writes() {
         [ "$(field alone '{.status.revision} {.status.restarts}')" = '1 0' ] && long_one as_undisturbed alone
 }
 # In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
+# The operator sees the restored server only once that has passed the version of what was lost.
+version() { kubectl get --raw '/api/v1/namespaces?limit=1' | jq .metadata.resourceVersion -r; }
+write_until() { # write_until VERSION
+    local n=0
+    while [ "$(version)" -le "$1" ]; do
+        seq $((n + 1)) $((n += 200)) | jq '{apiVersion: "v1", kind: "ConfigMap", metadata: {name: "filler-\(.)"}}' | kubectl create -f - >/dev/null
+    done
+}
 restored() {
-    long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
-        kubectl delete "$(worker_pod old 1)" --wait=false && until_true 30 revision_is old 2 && trains old 200 &&
-        steps=4000 job young "$stages2" && trains young && pause && rm -rf "$dir/api/etcd" && mv "$dir/snapshot" "$dir/api/etcd" && resume &&
+    local lost
+    stages=$stages2 long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
+        steps=20000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
+        until_true 30 revision_is old 2 && trains old 200 && kill -STOP "$operator" && lost=$(version) &&
+        pause && rm -rf "$dir/api/etcd" && mv "$dir/snapshot" "$dir/api/etcd" && resume && write_until "$lost" && kill -CONT "$operator" &&
         until_true 60 no_workers_of young && completes old 180 && long_one as_undisturbed old
 }
 no_workers_of() { ! pgrep -f -- "skyjob-worker stage .*$dir/agent/[^ ]*$1"; }
