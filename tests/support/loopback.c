@@ -89,6 +89,8 @@ static bool send_pieces(int fd, const struct loopback_reply *r, const char *byte
     size_t left = strlen(bytes);
     char line[32];
 
+    if (r->before)
+        r->before();
     while (left > 0) {
         size_t n = r->piece_bytes && r->piece_bytes < left ? r->piece_bytes : left;
         bool sent = true;

@@ -27,7 +27,9 @@ struct loopback_reply {
     const char *raw;     /* sent instead of all of the above */
     size_t piece_bytes;  /* send so many at a time; 0: all at once */
     int pause_ms;        /* before each piece */
-    bool is_stream;      /* chunked: a chunk a piece, no last chunk unless the end is KEEP */
+    void (*before)(
+        void);      /* called before the first one, in the connection's thread; NULL: nothing */
+    bool is_stream; /* chunked: a chunk a piece, no last chunk unless the end is KEEP */
     enum loopback_end end;
 };
 

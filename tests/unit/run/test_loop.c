@@ -53,7 +53,7 @@ static struct loop *loop;
 static int port;
 
 /* A test may say that searches for a plan last until the end. */
-static atomic_bool is_endless;
+static atomic_bool is_endless, has_begun;
 static sem_t is_searching, has_searched;
 /* Of the first searches: which version of the job each was for, and how many calls with what came
  * of those before it had been made by then. */
@@ -68,6 +68,7 @@ void __wrap_decide(const struct observed *seen, struct decision *out);
 
 void __wrap_decide(const struct observed *seen, struct decision *out)
 {
+    has_begun = true;
     if (is_endless)
         (void)sem_post(&is_searching);
     while (is_endless)
@@ -124,6 +125,7 @@ static void start_with_search(const struct loopback_reply *replies, size_t n_rep
     (void)sem_init(&is_searching, 0, 0);
     (void)sem_init(&has_searched, 0, 0);
     is_endless = true;
+    has_begun = false;
     n_searched = n;
     server = loopback_start(replies, n_replies);
     assert_non_null(server);
@@ -289,12 +291,20 @@ static void loop_goes_on_while_a_plan_is_searched(void **state)
     (void)sem_wait(&has_searched);
 }
 
+/* The lists of other kinds may take longer, and nothing begins before they are there. */
+static void wait_for_search(void)
+{
+    while (!has_begun)
+        (void)usleep(1000);
+}
+
 static void what_was_found_for_a_job_that_has_changed_is_not_used(void **state)
 {
     static const struct loopback_reply replies[] = {
         LISTS,
         {.expect = "skyjobs?watch=",
          .body = CHANGED_JOB "\n",
+         .before = wait_for_search,
          .is_stream = true,
          .end = LOOPBACK_HANG},
         HANGS("/pods?watch="),
