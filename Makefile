@@ -227,14 +227,14 @@ export OUT
 
 test: deps-cluster ## unit and integration tests (real API server, real workers)
 	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS) $(BUCKET)
-	@TEST_TIMEOUT=1800 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
+	@TEST_TIMEOUT=2700 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
 
 integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
-	@TEST_TIMEOUT=1800 hack/run-tests.sh $(INTEGRATION)
+	@TEST_TIMEOUT=2700 hack/run-tests.sh $(INTEGRATION)
 
 test-faults: deps-cluster ## faults at every step, call and event (hours)
 	@$(SUBMAKE) all sample support $(REVISIONS)
