@@ -9,9 +9,9 @@
  *        |<-- cut, 410, 504 ----+      any failure is followed by a pause: 0.8 s, doubled
  *                                      each time up to 30 s, with jitter
  *
- * A version alone would not do after a cut. The server may have been restored to an older state
- * meanwhile; to those who watch from a version that it has yet to reach, or has reached by other
- * changes than they saw, it never says what is gone.
+ * A version alone would not do after a cut, as which a 5xx inside a watch counts too. The server
+ * may have been restored to an older state meanwhile: a client that watches from a version that is
+ * yet to come, or that was reached by other changes, is never told what is gone.
  *
  * One bad object fails neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
  * and a known object stays as it was last seen. A page above KUBE_PAGE_MAX_BYTES is requested again

@@ -769,8 +769,6 @@ refuses_writes() {
     long_one kept alone && trains alone && no_store && store_again && completes alone 120 &&
         [ "$(field alone '{.status.revision} {.status.restarts}')" = '1 0' ] && long_one as_undisturbed alone
 }
-# In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
-# The operator sees the restored server only once that has passed the version of what was lost.
 version() { kubectl get --raw '/api/v1/namespaces?limit=1' | jq .metadata.resourceVersion -r; }
 write_until() { # write_until VERSION
     local n=0
@@ -778,12 +776,17 @@ write_until() { # write_until VERSION
         seq $((n + 1)) $((n += 200)) | jq '{apiVersion: "v1", kind: "ConfigMap", metadata: {name: "filler-\(.)"}}' | kubectl create -f - >/dev/null
     done
 }
+restore() { # the operator sees the server only once that has passed the version of what was lost
+    local lost rc=0
+    lost=$(version) && kill -STOP "$operator" || return
+    pause && rm -rf "$dir/api/etcd" && mv "$dir/snapshot" "$dir/api/etcd" && resume && write_until "$lost" || rc=1
+    kill -CONT "$operator" && return "$rc"
+}
+# In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
 restored() {
-    local lost
     stages=$stages2 long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
         steps=20000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
-        until_true 30 revision_is old 2 && trains old 200 && kill -STOP "$operator" && lost=$(version) &&
-        pause && rm -rf "$dir/api/etcd" && mv "$dir/snapshot" "$dir/api/etcd" && resume && write_until "$lost" && kill -CONT "$operator" &&
+        until_true 30 revision_is old 2 && trains old 200 && restore &&
         until_true 60 no_workers_of young && completes old 180 && long_one as_undisturbed old
 }
 no_workers_of() { ! pgrep -f -- "skyjob-worker stage .*$dir/agent/[^ ]*$1"; }

@@ -21,15 +21,14 @@ enum loopback_end {
 
 struct loopback_reply {
     const char *expect;
-    int status;          /* 0: 200 */
-    const char *headers; /* more head lines, each with its CRLF; NULL: none */
-    const char *body;    /* NULL: empty */
-    const char *raw;     /* sent instead of all of the above */
-    size_t piece_bytes;  /* send so many at a time; 0: all at once */
-    int pause_ms;        /* before each piece */
-    void (*before)(
-        void);      /* called before the first one, in the connection's thread; NULL: nothing */
-    bool is_stream; /* chunked: a chunk a piece, no last chunk unless the end is KEEP */
+    int status;           /* 0: 200 */
+    const char *headers;  /* more head lines, each with its CRLF; NULL: none */
+    const char *body;     /* NULL: empty */
+    const char *raw;      /* sent instead of all of the above */
+    size_t piece_bytes;   /* send so many at a time; 0: all at once */
+    int pause_ms;         /* before each piece */
+    void (*before)(void); /* called first, in the connection's thread; may be NULL */
+    bool is_stream;       /* chunked: a chunk a piece, no last chunk unless the end is KEEP */
     enum loopback_end end;
 };
 
