@@ -104,7 +104,7 @@ SUPPORT_train := proxy
 # Memory is refused.
 LDFLAGS_test_no_memory := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 # Calls to workers are answered by the test.
-LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision,--wrap=fleet_end
+LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision,--wrap=fleet_end,--wrap=fleet_ask_status
 # Calls that write files are recorded, or fail.
 LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=unlink,--wrap=rmdir
 # There may be no links.

@@ -111,19 +111,22 @@ static void take_status(const struct call *c, const struct progress *progress,
                         const struct err *err)
 {
     struct store_job *job = store_find_job(c->store, c->job_key);
+    bool is_news;
 
     if (err->code == ERR_PROTOCOL)
         LOG(LOG_WARN, "invalid status from the leader", LOG_S("job", c->job_key),
             LOG_S("error", err->text));
     if (!job || !progress) /* if it did not answer, its pod's state shows why */
         return;
-    if (!job->has_leader || job->leader.revision != progress->revision ||
-        job->leader.state != progress->state || job->leader.step != progress->step)
+    is_news = !job->has_leader || job->leader.revision != progress->revision ||
+              job->leader.state != progress->state || job->leader.step == 0;
+    if (is_news || job->leader.step != progress->step)
         job->leader_same_since_ms = clock_now_ms();
     job->leader_answered_ms = clock_now_ms();
     job->leader = *progress;
     job->has_leader = true;
-    store_enqueue(c->store, c->job_key, 0);
+    if (is_news) /* more steps of the same are seen when it is asked again */
+        store_enqueue(c->store, c->job_key, 0);
 }
 
 static void on_answer(void *ctx, const struct fleet_answer *answer, const struct err *err)

@@ -74,6 +74,21 @@ enum err_code __wrap_fleet_end(struct fleet *f, const struct fleet_address *to,
     return ERR_OK;
 }
 
+enum err_code __wrap_fleet_ask_status(struct fleet *f, const struct fleet_address *to,
+                                      struct fleet_handler handler, struct err *err);
+
+enum err_code __wrap_fleet_ask_status(struct fleet *f, const struct fleet_address *to,
+                                      struct fleet_handler handler, struct err *err)
+{
+    (void)f;
+    (void)to;
+    (void)err;
+    assert_true(handler.ctx_bytes <= sizeof last_ctx);
+    last = handler;
+    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
+    return ERR_OK;
+}
+
 static void on_again(void *ctx, const char *job_key, int64_t delay_ms)
 {
     (void)ctx;
@@ -190,6 +205,31 @@ static void workers_forgets_pauses_after_an_answer(void **state)
     assert_int_equal(own()->contact.n_unanswered, 0);
     assert_int_equal(own()->contact.call_after_ms, 0);
     assert_int_equal(own()->contact.accepted, 3);
+}
+
+/* Ask the leader, who answers with this. Returns whether the job is looked at for it. */
+static bool is_looked_at(enum progress_state its_state, int64_t step)
+{
+    const struct progress progress = {.state = its_state, .revision = 3, .step = step};
+    struct err none = {.code = ERR_OK};
+    int n_before = n_again;
+
+    assert_int_equal(workers_ask_status(&workers, seen, 0, NULL), ERR_OK);
+    last.on_answer(last.ctx, &(struct fleet_answer){.progress = &progress}, &none);
+    return n_again > n_before;
+}
+
+static void a_job_is_looked_at_again_only_for_news_of_its_leader(void **state)
+{
+    (void)state;
+    add_job(0);
+    assert_true(is_looked_at(PROGRESS_WAITING, 0));
+    assert_true(is_looked_at(PROGRESS_TRAINING, 0));
+    assert_true(is_looked_at(PROGRESS_TRAINING, 1)); /* the first step */
+    assert_false(is_looked_at(PROGRESS_TRAINING, 2));
+    assert_false(is_looked_at(PROGRESS_TRAINING, 50));
+    assert_int_equal(store_find_job(&store, "team/job0")->leader.step, 50);
+    assert_true(is_looked_at(PROGRESS_DONE, 60));
 }
 
 /* The job is gone, and a pod is left of it. */
@@ -349,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(workers_pauses_longer_after_each_call_without_an_answer),
         TEST(workers_forgets_pauses_after_an_answer),
+        TEST(a_job_is_looked_at_again_only_for_news_of_its_leader),
         TEST(workers_orders_an_end_until_it_is_taken),
         TEST(workers_orders_an_end_once_from_a_worker_that_refuses),
         TEST(workers_orders_an_end_after_the_call_that_is_under_way),
