@@ -328,6 +328,7 @@ static void settle(struct loop *l, const char *key, const struct decision *d, en
                    const struct err *err)
 {
     struct store_job *job = store_find_job(&l->store, key);
+    int64_t quiet_ms = kube_client_quiet_ms(l->client, clock_now_ms());
     int64_t retry_ms = RETRY_MS;
 
     if (rc == ERR_OK) {
@@ -338,7 +339,9 @@ static void settle(struct loop *l, const char *key, const struct decision *d, en
         return;
     }
     l->n_errors++;
-    if (job)
+    if (rc == ERR_AGAIN && quiet_ms > 0) /* the server has said how long, and to all */
+        retry_ms = quiet_ms;
+    else if (job)
         retry_ms = backoff_ms(++job->n_failures, RETRY_MS, RETRY_MAX_MS);
     /* A conflict is how two writers notice each other: the watch brings the other's version. */
     LOG(rc == ERR_CONFLICT ? LOG_INFO : LOG_WARN, "reconcile failed, retrying", LOG_S("job", key),

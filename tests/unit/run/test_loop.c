@@ -117,6 +117,24 @@ static void open_loop(const struct lease *lease)
     assert_int_equal(rc, ERR_OK);
 }
 
+static void start(const struct loopback_reply *replies, size_t n_replies, pthread_t *thread,
+                  enum err_code *rc)
+{
+    server = loopback_start(replies, n_replies);
+    assert_non_null(server);
+    open_loop(NULL);
+    assert_int_equal(pthread_create(thread, NULL, run, rc), 0);
+}
+
+static void wait_for_calls(void)
+{
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+
+    while (loopback_unused(server) > 0 && clock_now_ms() < end_ms)
+        (void)usleep(1000);
+    assert_int_equal(loopback_unused(server), 0);
+}
+
 /* Run the loop until a search for a plan has begun, which lasts until the test ends it. `n`
  * searches count as noted. */
 static void start_with_search(const struct loopback_reply *replies, size_t n_replies, int n,
@@ -127,10 +145,7 @@ static void start_with_search(const struct loopback_reply *replies, size_t n_rep
     is_endless = true;
     has_begun = false;
     n_searched = n;
-    server = loopback_start(replies, n_replies);
-    assert_non_null(server);
-    open_loop(NULL);
-    assert_int_equal(pthread_create(thread, NULL, run, rc), 0);
+    start(replies, n_replies, thread, rc);
     (void)sem_wait(&is_searching);
 }
 
@@ -189,9 +204,7 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
     open_loop(NULL);
     assert_int_equal(ask("/readyz"), 503);
     assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
-    while (loopback_unused(server) > 0 && clock_now_ms() < end_ms)
-        (void)usleep(1000);
-    assert_int_equal(loopback_unused(server), 0); /* the last one is a call that is waited for */
+    wait_for_calls(); /* the last one is waited for */
     assert_int_equal(ask("/healthz"), 200);
     assert_int_equal(ask("/metrics"), 200);
     loop_stop(loop);
@@ -220,15 +233,31 @@ static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void
     for (int i = 0; i < N_CHANGES; i++)
         (void)snprintf(events + i * CHANGE_BYTES, CHANGE_BYTES + 1, "%-*s\n", CHANGE_BYTES - 1,
                        i % 2 ? NODE("1") : NODE("2"));
-    server = loopback_start(replies, sizeof replies / sizeof *replies);
-    assert_non_null(server);
-    open_loop(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
+    start(replies, sizeof replies / sizeof *replies, &thread, &rc);
     while (metric("skyjob_watch_events_total{resource=\"nodes\"} ") < N_CHANGES &&
            clock_now_ms() < end_ms)
         (void)usleep(20000);
     assert_int_equal(metric("skyjob_watch_events_total{resource=\"nodes\"} "), N_CHANGES);
     assert_in_range(metric("\nskyjob_reconcile_seconds_count "), 1, N_CHANGES / 20);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop();
+}
+
+static void loop_retries_a_job_when_the_server_has_asked_it_to(void **state)
+{
+    static const struct loopback_reply refusal = {
+        .expect = "/namespaces/team/", .status = 429, .headers = "Retry-After: 1\r\n"};
+    const struct loopback_reply replies[] = {LISTS, refusal, refusal, HANGS("/namespaces/team/")};
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    start(replies, sizeof replies / sizeof *replies, &thread, &rc);
+    wait_for_calls();
+    /* A try in between would have been one more, refused before it was sent. */
+    assert_int_equal(metric("\nskyjob_reconcile_errors_total "), 2);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
@@ -399,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
+        cmocka_unit_test(loop_retries_a_job_when_the_server_has_asked_it_to),
         cmocka_unit_test(what_was_found_for_a_job_that_has_changed_is_not_used),
         cmocka_unit_test(loop_that_does_not_lead_reconciles_nothing_and_then_all),
         cmocka_unit_test(loop_whose_lease_is_taken_ends),
