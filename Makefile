@@ -124,7 +124,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
+.PHONY: all programs help test unit integration test-faults test-kueue valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
         bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -241,6 +241,11 @@ test-faults: deps-cluster ## faults at every step, call and event (hours)
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind' 'events may come twice'
+
+test-kueue: deps-cluster ## queued jobs with the real Kueue, which is built first (minutes)
+	@hack/cluster/build.sh kueue
+	@$(SUBMAKE) all sample support
+	@tests/integration/kueue.sh
 
 valgrind: deps-check ## the operator under valgrind for RECONCILES=1000 (minutes)
 	@$(SUBMAKE) all sample support

@@ -28,6 +28,11 @@ void names_revision(const char *job, const char *uid, int number, char out[stati
     (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-r%d", NAMES_JOB_MAX, job, uid, number);
 }
 
+void names_group(const char *job, const char *uid, int number, char out[static NAMES_BYTES])
+{
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-g%d", NAMES_JOB_MAX, job, uid, number);
+}
+
 void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES])
 {
     (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s", NAMES_JOB_MAX, job, uid);

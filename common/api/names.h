@@ -43,6 +43,15 @@
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
 #define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"
 
+/* Of Kueue, on pods: those of a job that names a queue in spec.worker.labels are one of its plain
+ * pod groups. https://kueue.sigs.k8s.io/docs/tasks/run/plain_pods/ */
+#define KUEUE_QUEUE     "kueue.x-k8s.io/queue-name"
+#define KUEUE_GROUP     "kueue.x-k8s.io/pod-group-name"        /* a label */
+#define KUEUE_SIZE      "kueue.x-k8s.io/pod-group-total-count" /* an annotation, like the next */
+#define KUEUE_ROLE      "kueue.x-k8s.io/role-hash"
+#define KUEUE_RETRY     "kueue.x-k8s.io/retriable-in-group" /* "false": it ends with its last pod */
+#define KUEUE_WORKLOADS "kueue.x-k8s.io", "v1beta2", "workloads"
+
 #define PORT_CONTROL 7070 /* HTTP, see worker/train/control.h */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 #define PORT_HEALTH  7072 /* HTTP: /healthz, /readyz */
@@ -57,6 +66,8 @@ void names_probe_pod(const char *job, const char *uid, const char *node,
                      char out[static NAMES_BYTES]);
 /* Pod that reads the sizes of the model to start from: "<job>-<uid>-model". */
 void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYTES]);
+/* Group of the pods that a revision has started with: "<job>-<uid>-g<number>". */
+void names_group(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
 /* ConfigMap with a revision: "<job>-<uid>-r<number>". */
 void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
 /* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */

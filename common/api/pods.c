@@ -65,7 +65,8 @@ static bool is_key(const char *s)
 
 static bool is_reserved(const char *key)
 {
-    static const char *const prefixes[] = {NAMES_GROUP "/", "app.kubernetes.io/"};
+    static const char *const prefixes[] = {NAMES_GROUP "/", "app.kubernetes.io/",
+                                           "kueue.x-k8s.io/pod-group-", KUEUE_ROLE, KUEUE_RETRY};
 
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(key, prefixes[i], strlen(prefixes[i])) == 0)

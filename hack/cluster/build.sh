@@ -6,6 +6,7 @@
 #   hack/cluster/build.sh tools     kind, kubectl and helm, where the machine's own will not do
 #   hack/cluster/build.sh s3        versitygw, an S3 server for tests
 #   hack/cluster/build.sh scale     kwok, which makes believe that nodes and pods are there
+#   hack/cluster/build.sh kueue     Kueue, which queues jobs for quota
 #
 # Needs nothing but the Go module proxy. The first time takes some 10 minutes on 2 cores; what is
 # there already in its right version is left alone. Two runs at once wait for each other.
@@ -13,7 +14,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 what=${1:-}
-case $what in envtest | cluster | tools | s3 | scale) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale" ;; esac
+case $what in envtest | cluster | tools | s3 | scale | kueue) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale|kueue" ;; esac
 
 export GOMODCACHE=$CACHE/gomod GOCACHE=$CACHE/gocache GOWORK=off
 export CGO_ENABLED=0 GOFLAGS="-mod=mod -trimpath -buildvcs=false"
@@ -22,11 +23,13 @@ KUBERNETES=$CACHE/src/kubernetes-$K8S_VERSION
 # --- what there is to do -----------------------------------------------------------------------
 declare -A version_of=(
     [etcd]=$ETCD_VERSION [coredns]=$COREDNS_VERSION [local-path-provisioner]=$LOCAL_PATH_VERSION
-    [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION [kwok]=$KWOK_VERSION)
+    [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION [kwok]=$KWOK_VERSION
+    [kueue]=$KUEUE_VERSION)
 
 wanted() {
     local tool
     [ "$what" != s3 ] || { echo versitygw; return; }
+    [ "$what" != kueue ] || { echo kueue; return; }
     [ "$what" != scale ] || { printf '%s\n' kube-scheduler kwok; return; }
     [ "$what" = tools ] || printf '%s\n' etcd kube-apiserver kube-controller-manager
     [ "$what" != cluster ] || printf '%s\n' kube-scheduler kube-proxy kubelet kubeadm \
@@ -140,6 +143,7 @@ package_of() {
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     versitygw) echo github.com/versity/versitygw/cmd/versitygw ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
+    kueue) echo sigs.k8s.io/kueue/cmd/kueue ;;
     *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
 }
@@ -190,6 +194,7 @@ build() { # build NAME
     local-path-provisioner) run 10 "Fetch local-path-provisioner $LOCAL_PATH_VERSION" \
         sources_beside_kubernetes local-path-provisioner github.com/rancher/local-path-provisioner \
         "$(package_of local-path-provisioner)" '' ;;
+    kueue) run 30 "Fetch Kueue $KUEUE_VERSION" plain_sources kueue sigs.k8s.io/kueue "$(package_of kueue)" ;;
     kwok) run 20 "Fetch kwok $KWOK_VERSION" plain_sources kwok sigs.k8s.io/kwok "$(package_of kwok)" ;;
     coredns) run 20 "Fetch CoreDNS $COREDNS_VERSION" sources_beside_kubernetes coredns \
         github.com/coredns/coredns "$(package_of coredns)" '' ;;
@@ -210,7 +215,7 @@ kubernetes=() others=()
 for name in "${todo[@]}"; do
     if [ -n "${version_of[$name]:-}" ]; then others+=("$name"); else kubernetes+=("$name"); fi
 done
-if { [ "$what" != s3 ] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
+if { [ "$what" != s3 ] && [ "$what" != kueue ] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
     run 30 "Fetch Kubernetes $K8S_VERSION" kubernetes_sources "${kubernetes[@]}"
 fi
 if [ ${#kubernetes[@]} -gt 0 ]; then

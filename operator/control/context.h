@@ -238,6 +238,12 @@ void pod_request_events(struct context *c, const struct seen_pod *p);
 int64_t pod_start_left_ms(const struct context *c, const struct seen_pod *pod);
 bool pod_is_over(const struct seen_pod *pod);
 
+/* group.c: pods of workers that Kueue admits together. */
+/* Of the pods that are to be created, which ones? When all have been asked for. */
+void group_workers(struct context *c);
+/* Have Kueue let go of pods that it waits for replacements of. */
+void group_release(struct context *c);
+
 /* recovery.c: from a revision to the next, with the workers that are left. The status lists them:
  * its stages have the uids of their pods. */
 struct recovery {

@@ -382,6 +382,7 @@ void decide(const struct observed *seen, struct decision *out)
     out->unplaced = seen->unplaced;
     if (seen->is_foreign)
         return;
+    group_release(&c);
     if (seen->is_deleting) {
         drop_pods(&c, true); /* all else is owned by the job and goes with it */
         return;
@@ -411,6 +412,7 @@ void decide(const struct observed *seen, struct decision *out)
         return;
     if (!suspend_follow(&c))
         advance(&c, has_begun);
+    group_workers(&c);
     call_leaving(&c);
     show_problem(&c);
     if (!c.is_stalled)

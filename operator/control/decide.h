@@ -75,8 +75,9 @@ enum action_kind {
     ACTION_HALT,              /* worker pod `name`, in `revision` and older ones; or release it */
     ACTION_ORDER_CHECKPOINT,  /* from worker pod `name`, the leader: number `order` */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: its partners */
-    ACTION_DELETE_JOB,        /* the SkyJob itself */
-    ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
+    ACTION_DELETE_GROUP, /* Kueue's Workload of `group`, which holds pods that will never run */
+    ACTION_DELETE_JOB,   /* the SkyJob itself */
+    ACTION_EVENT,        /* `reason`, `text`, `is_warning` */
 };
 
 struct action {
@@ -94,6 +95,8 @@ struct action {
     int cpu_milli;
     int64_t memory_bytes;
     uint64_t image; /* hash of a probe's or reader's */
+    int group;      /* number of the one that a worker's pod joins; 0: none */
+    int group_size;
     bool is_warning;
     char reason[STATUS_REASON_BYTES];
     char text[STATUS_MESSAGE_BYTES];
@@ -114,6 +117,9 @@ struct decision {
 
 /* The pod of a worker; NULL when there is none. */
 const struct seen_pod *decide_worker_pod(const struct observed *seen, struct revision_worker id);
+
+/* Has the pod neither run nor been scheduled, and is deleted? Kueue waits for its replacement. */
+bool group_holds(const struct seen_pod *p);
 
 /* Is the pod to end, as when its node is drained, while its worker goes on for long enough to hand
  * its units over? Decisions need the nodes then. */

@@ -13,6 +13,11 @@
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
+/* Kueue counts a pod as one of its role, and with the requests of the first one; without a role of
+ * its own a replacement on another node would be a stranger. 8 roles are the most that it takes;
+ * a slot and its substitute have the same one. */
+#define KUEUE_ROLES 8
+
 #define VALUES_MAX       72
 #define BUCKET_URL_BYTES (SPEC_BUCKET_BYTES + SPEC_PATH_BYTES + NAMES_BYTES + 8)
 
@@ -43,8 +48,12 @@
     "    '" LABEL_ROLE "': $role,"                                                                 \
     "    '" LABEL_SLOT "': ?is_worker '$slot', '" LABEL_INCARNATION                                \
     "': ?is_worker '$incarnation',"                                                                \
-    "    '" LABEL_REVISION "': ?revision '$revision', *pod_labels},"                               \
-    "  'annotations': $pod_annotations}"
+    "    '" LABEL_REVISION "': ?revision '$revision', '" KUEUE_GROUP "': ?group $group,"           \
+    "    *pod_labels},"                                                                            \
+    "  'annotations': ?has_annotations {"                                                          \
+    "    '" KUEUE_SIZE "': ?group '$group_size', '" KUEUE_ROLE "': ?group 'w$group_role',"         \
+    "    '" KUEUE_RETRY "': ?group 'false',"                                                       \
+    "    *pod_annotations}}"
 
 struct object {
     const char *name;
@@ -52,6 +61,8 @@ struct object {
     const char *role;          /* of a pod, else NULL */
     struct revision_worker id; /* of a worker's pod */
     int revision;              /* of a revision's ConfigMap; 0: another object */
+    int group;                 /* of a worker's pod; 0: none */
+    int group_size;
 };
 
 static bool has_role(const struct object *o, const char *role)
@@ -75,10 +86,16 @@ static enum err_code write_object(const char *text, const struct observed *seen,
                                   size_t n_own, struct buf *out, struct err *err)
 {
     const struct json *worker = o->role ? json_get(seen->spec_json, "worker") : NULL;
+    const struct json *annotations = json_get(worker, "annotations");
+    char group[NAMES_BYTES];
     struct jsont_value values[VALUES_MAX] = {
         JSONT_S("name", o->name),
         JSONT_V("pod_labels", json_get(worker, "labels")),
-        JSONT_V("pod_annotations", json_get(worker, "annotations")),
+        JSONT_V("pod_annotations", annotations),
+        JSONT_IF("has_annotations", annotations || o->group > 0),
+        JSONT_S("group", o->group > 0 ? group : NULL),
+        JSONT_I("group_size", o->group_size),
+        JSONT_I("group_role", o->id.slot % KUEUE_ROLES),
         JSONT_S("namespace", seen->namespace),
         JSONT_S("job", seen->name),
         JSONT_S("job_uid", seen->uid),
@@ -94,6 +111,7 @@ static enum err_code write_object(const char *text, const struct observed *seen,
     };
     size_t n = 0;
 
+    names_group(seen->name, seen->uid, o->group, group);
     while (values[n].name)
         n++;
     for (size_t i = 0; i < n_own && n < VALUES_MAX; i++)
@@ -533,6 +551,8 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         names_worker_pod(seen->name, seen->uid, worker->slot, worker->incarnation, out_name);
         pod.object.component = pod.object.role = "worker";
         pod.object.id = (struct revision_worker){worker->slot, worker->incarnation};
+        pod.object.group = action->group;
+        pod.object.group_size = action->group_size;
         pod.spec = &seen->revision.plan.spec;
         pod.node = worker->node;
         pod.cpu_milli = worker->cpu_milli;
@@ -541,6 +561,8 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         break;
     case ACTION_CREATE_SUBSTITUTE:
         pod.object.id = (struct revision_worker){action->slot, seen->revision.plan.revision};
+        pod.object.group = action->group;
+        pod.object.group_size = action->group_size;
         names_worker_pod(seen->name, seen->uid, pod.object.id.slot, pod.object.id.incarnation,
                          out_name);
         pod.object.component = pod.object.role = "worker";

@@ -55,6 +55,9 @@ struct seen_pod {
     int64_t deleting_ms; /* ... and for how long that has been seen; 0: it is not */
     bool is_disrupted;   /* evicted, preempted, its node shut down: not the worker's fault */
     bool is_unschedulable;
+    bool is_gated;  /* nobody may schedule it yet, as while Kueue has not admitted it */
+    int group;      /* number in the name of its group, as Kueue is told; 0: none */
+    int group_size; /* likewise */
     bool is_out_of_memory;
     bool has_exit_code;
     int exit_code;
@@ -65,7 +68,7 @@ struct seen_pod {
     char
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
     char message[OBSERVED_TEXT_BYTES]; /* the message that goes with it */
-    int64_t created_ms;                /* when the operator first saw it */
+    int64_t created_ms;                /* when the operator first saw it, not gated any more */
     int64_t started_ms;  /* its container, by its node's clock; 0: has not, or not reported */
     int64_t finished_ms; /* of a probe by its node's clock, else when the operator first saw it;
                             0: has not */

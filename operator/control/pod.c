@@ -49,6 +49,8 @@ int64_t pod_start_left_ms(const struct context *c, const struct seen_pod *pod)
     char text[OBSERVED_TEXT_BYTES];
     bool has_problem = pod_start_problem(pod, text, sizeof text);
 
+    if (pod->is_gated)
+        return DECIDE_CREATING_MS;
     return pod->created_ms + (has_problem ? DECIDE_START_MS : DECIDE_CREATING_MS) - c->seen->now_ms;
 }
 

@@ -111,6 +111,14 @@ static void show_starting(struct context *c, int n_running)
 
         if (!p || p->phase != POD_PENDING)
             continue;
+        if (p->is_gated) {
+            (void)snprintf(text, sizeof text,
+                           "Pod %s waits until its scheduling gate %s is removed.", p->name,
+                           p->message);
+            context_false(c, CONDITION_RUNNING, EVENT_NORMAL, "Queued", text);
+            context_show(c, "Queued", text);
+            return;
+        }
         pod_request_events(c, p);
         if (pod_image_problem(c, p, image)) {
             context_requeue(c, pod_start_left_ms(c, p) + 1);

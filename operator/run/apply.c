@@ -68,25 +68,57 @@ static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, 
     return rc;
 }
 
+/* Where there is no Kueue any more, or no right to this, the pods are its administrator's. */
+static enum err_code delete_group(struct apply *a, const char *namespace, const char *job,
+                                  const char *uid, int group, struct err *err)
+{
+    static const struct kube_resource workloads = {KUEUE_WORKLOADS, true};
+    char name[NAMES_BYTES];
+    struct kube_ref ref = {.resource = &workloads, .namespace = namespace, .name = name};
+    enum err_code rc;
+
+    names_group(job, uid, group, name);
+    rc = delete_object(a, &ref, NULL, err);
+    if (rc != ERR_DENIED)
+        return rc;
+    LOG(LOG_WARN, "pods of a queue are not released", LOG_S("job", job), LOG_S("error", err->text));
+    return ERR_OK;
+}
+
+/* Of a job that is gone, a pod that Kueue holds for a replacement that will not come. */
+static const struct store_own *find_held(const struct store *s, const char *key)
+{
+    const struct store_job *job = store_find_job(s, key);
+    const struct store_own *own = store_pods(s, key);
+
+    while (own && (!group_holds(&own->seen) || (job && strcmp(job->uid, own->job_uid) == 0)))
+        own = store_next_pod(own);
+    return own;
+}
+
 enum err_code apply_orphans(struct apply *a, const char *key, struct err *err)
 {
+    char namespace[OBSERVED_WORD_BYTES];
+    const struct store_own *held;
     struct store_own *own;
     enum err_code rc = ERR_OK;
 
+    (void)snprintf(namespace, sizeof namespace, "%.*s", (int)strcspn(key, "/"), key);
     workers_order_ends(a->workers, key);
     while (rc == ERR_OK && (own = store_find_orphan(a->store, key)) != NULL) {
         struct seen_pod pod = own->seen;
-        char namespace[OBSERVED_WORD_BYTES];
         struct kube_ref ref = {.resource = &kube_pods, .namespace = namespace, .name = pod.name};
 
-        (void)snprintf(namespace, sizeof namespace, "%.*s", (int)strcspn(key, "/"), key);
         own->is_orphan = false; /* it may be gone with the next call */
         rc = delete_object(a, &ref, pod.uid, err);
         own = rc == ERR_OK ? NULL : store_find_own(a->store, namespace, pod.name, pod.uid);
         if (own)
             own->is_orphan = true;
     }
-    return rc;
+    held = rc == ERR_OK ? find_held(a->store, key) : NULL;
+    return !held ? rc
+                 : delete_group(a, namespace, strchr(key, '/') + 1, held->job_uid, held->seen.group,
+                                err);
 }
 
 /* --- the key --- */
@@ -554,6 +586,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
                : action->kind == ACTION_ORDER_CHECKPOINT
                    ? workers_order_checkpoint(a->workers, seen, action->name, action->order, err)
                    : workers_post_probe_peers(a->workers, seen, action->name, err);
+    case ACTION_DELETE_GROUP:
+        return delete_group(a, seen->namespace, seen->name, seen->uid, action->group, err);
     case ACTION_DELETE_JOB:
         return delete_object(a, &job, seen->uid, err);
     case ACTION_EVENT:

@@ -21,14 +21,18 @@ static const char *label(const struct json *object, const char *key)
     return json_string(json_get(metadata(object, "labels"), key), "");
 }
 
-/* A whole number from 0 to PLAN_REVISION_MAX; -1 when the label is anything else. */
-static int read_number(const struct json *object, const char *key)
+/* A whole number from 0 to PLAN_REVISION_MAX; -1 when the text is anything else. */
+static int whole_number(const char *text)
 {
-    const char *text = label(object, key);
     char *end;
     long n = strtol(text, &end, 10);
 
     return *text >= '0' && *text <= '9' && *end == '\0' && n <= PLAN_REVISION_MAX ? (int)n : -1;
+}
+
+static int read_number(const struct json *object, const char *key)
+{
+    return whole_number(label(object, key));
 }
 
 static int64_t read_time(const struct json *v)
@@ -218,6 +222,9 @@ static void read_own(const struct json *pod, struct seen_pod *out)
                                            "Terminated", "NodeShutdown", "Shutdown"};
     const char *role = label(pod, LABEL_ROLE);
     const char *reason = json_string(json_path(pod, "status.reason"), "");
+    const struct json *gate = json_first(json_path(pod, "spec.schedulingGates"));
+    const char *group = strrchr(label(pod, KUEUE_GROUP), 'g'); /* names_group() */
+    const char *group_size = json_string(json_get(metadata(pod, "annotations"), KUEUE_SIZE), "0");
     const struct json *container = json_first(json_path(pod, "spec.containers"));
     const struct json *status = json_first(json_path(pod, "status.containerStatuses"));
     const struct json *state = json_get(status, "state");
@@ -235,6 +242,8 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     if (out->role == POD_WORKER) {
         out->slot = read_number(pod, LABEL_SLOT);
         out->incarnation = read_number(pod, LABEL_INCARNATION);
+        out->group = group ? whole_number(group + 1) : 0;
+        out->group_size = whole_number(group_size);
     }
     COPY(out->node, out->role == POD_PROBE ? json_first(json_get(field, "values"))
                                            : json_path(pod, "spec.nodeName"));
@@ -248,6 +257,11 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);
+    if (gate) {
+        out->is_gated = true;
+        (void)snprintf(out->reason, sizeof out->reason, "SchedulingGated");
+        COPY(out->message, json_get(gate, "name"));
+    }
     annotation_digest(json_string(json_get(status, "imageID"), ""), out->digest);
     out->started_ms = read_time(json_path(state, "running.startedAt"));
     if (json_get(state, "terminated")) {

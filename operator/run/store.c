@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "control/decide.h"
 #include "run/parse.h"
 
 void store_key(const char *namespace, const char *name, char out[static QUEUE_KEY_BYTES])
@@ -298,7 +299,8 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     if (!to->own)
         return;
     to->own->trust = from->own->trust;
-    to->own->first_seen_ms = from->own->first_seen_ms;
+    if (!from->own->seen.is_gated) /* else its time to start begins now */
+        to->own->first_seen_ms = from->own->first_seen_ms;
     to->own->is_orphan = from->own->is_orphan;
     to->own->is_to_end = from->own->is_to_end;
     to->own->key = from->own->key;
@@ -374,7 +376,9 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
     }
     frees_capacity = old && old->node && !old->has_ended && (!pod || pod->has_ended);
     own = pod && pod->own ? pod->own : old ? old->own : NULL;
-    if (own)
+    if (own && group_holds(&own->seen))
+        store_enqueue_orphan(s, own, 0); /* whether its job is there or not */
+    else if (own)
         store_enqueue(s, own->job_key, 0);
     if (frees_capacity)
         enqueue_waiting(s);

@@ -142,7 +142,8 @@ bad_specs() {
         refused spec.failurePolicy.startDeadlineSeconds "{$d, failurePolicy: {startDeadlineSeconds: 0}}" &&
         refused spec.suspend "{$d, suspend: 1}" &&
         refused spec.managedBy "{$d, managedBy: queue}" &&
-        refused 'no key of spec.worker.labels' "{$d, worker: {labels: {skyjob.dev/job: x}}}" &&
+        refused 'keys of spec.worker.labels and spec.worker.annotations that begin with skyjob.dev' "{$d, worker: {labels: {skyjob.dev/job: x}}}" &&
+        refused 'with which pods join a group' "{$d, worker: {labels: {kueue.x-k8s.io/pod-group-name: x}}}" &&
         refused spec.worker.labels "{$d, worker: {labels: {team: 7}}}" &&
         refused spec.worker.annotations "{$d, worker: {annotations: {app.kubernetes.io/name: x}}}" &&
         refused 'spec.worker.tolerations[0]' "{$d, worker: {tolerations: [{effect: NoSchedule}]}}" &&

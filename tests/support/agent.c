@@ -159,6 +159,7 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
     }
     (void)snprintf(p->node, sizeof p->node, "%s",
                    json_string(json_path(object, "spec.nodeName"), ""));
+    p->is_gated = json_first(json_path(object, "spec.schedulingGates")) != NULL;
     p->is_deleting = json_get(metadata, "deletionTimestamp") != NULL;
     p->grace_ms = json_i64(json_get(metadata, "deletionGracePeriodSeconds"), 0) * 1000;
     free(p->object);
@@ -293,7 +294,8 @@ static void step_pod(struct agent *a, struct agent_pod *p)
         rc = stop_pod(a, p, &err);
     else if (p->phase == AGENT_RUNNING)
         rc = run_pod(a, p, &err);
-    else if (p->phase == AGENT_NEW && p->node[0] == '\0' && (p->wanted_node[0] || p->is_for_any))
+    else if (p->phase == AGENT_NEW && p->node[0] == '\0' && !p->is_gated &&
+             (p->wanted_node[0] || p->is_for_any))
         rc = bind_pod(a, p, &err);
     else if (p->phase == AGENT_NEW && find_node(a, p->node))
         rc = start_pod(a, p, &err);

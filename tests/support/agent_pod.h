@@ -36,6 +36,7 @@ struct agent_pod {
     bool is_for_any;       /* has none, and may run on any */
     int64_t cpu_milli;
     char *object;     /* JSON text of the newest version */
+    bool is_gated;    /* may not be bound yet */
     bool is_deleting; /* has a deletionTimestamp */
     bool is_gone;     /* the object does not exist any more */
     bool is_blocked;  /* its status says already that it cannot be scheduled or started */

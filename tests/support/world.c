@@ -126,6 +126,8 @@ static void create_worker_pod(struct world *w, const struct action *a)
     p->role = POD_WORKER;
     p->slot = worker->slot;
     p->incarnation = worker->incarnation;
+    p->group = a->group;
+    p->group_size = a->group_size;
     p->cpu_milli = worker->cpu_milli;
     p->memory_bytes = worker->memory_bytes;
     memcpy(p->name, name, sizeof p->name);
@@ -145,6 +147,8 @@ static void create_substitute(struct world *w, const struct action *a)
     p->role = POD_WORKER;
     p->slot = a->slot;
     p->incarnation = incarnation;
+    p->group = a->group;
+    p->group_size = a->group_size;
     p->cpu_milli = a->cpu_milli;
     p->memory_bytes = a->memory_bytes;
     memcpy(p->name, name, sizeof p->name);
@@ -386,6 +390,11 @@ static void take_step(struct world *w, const struct action *a)
         break;
     case ACTION_DELETE_JOB:
         w->seen.is_deleting = true;
+        break;
+    case ACTION_DELETE_GROUP: /* Kueue lets go of its pods */
+        for (int i = w->seen.n_pods - 1; i >= 0; i--)
+            if (w->seen.pods[i].group == a->group)
+                world_remove_pod(w, &w->seen.pods[i]);
         break;
     case ACTION_ORDER_CHECKPOINT:
         w->ordered = a->order;

@@ -83,4 +83,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [""]
   resources: [events]
   verbs: [get, list, create, patch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads] # to let go of pods that are not to be replaced
+  verbs: [delete]
 {{- end -}}

@@ -828,6 +828,11 @@ static const char own_pods[] =
     "{\"key\":\"old\",\"value\":\"x\",\"effect\":\"NoSchedule\"}],"
     "\"imagePullSecrets\":[{\"name\":\"pull\"}],\"priorityClassName\":\"high\"}}";
 
+/* The group's label and annotations stand beside a user's own. */
+static const char queued[] =
+    "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"worker\":{\"labels\":{"
+    "\"kueue.x-k8s.io/queue-name\":\"nlp\"},\"annotations\":{\"example.com/note\":\"two\"}}}";
+
 static enum err_code write_stage_0(const struct world *w, struct buf *out)
 {
     return write_stage(w, 0, out);
@@ -836,6 +841,14 @@ static enum err_code write_stage_0(const struct world *w, struct buf *out)
 static enum err_code write_stage_1(const struct world *w, struct buf *out)
 {
     return write_stage(w, 1, out);
+}
+
+static enum err_code write_member(const struct world *w, struct buf *out)
+{
+    return write_for(
+        w,
+        &(struct action){.kind = ACTION_CREATE_WORKER_POD, .stage = 1, .group = 1, .group_size = 2},
+        out);
 }
 
 static enum err_code write_probe(const struct world *w, struct buf *out)
@@ -884,6 +897,7 @@ static const struct golden {
     {"probe-of-sample", NULL, write_probe, true, false},
     {"probe-of-config-map", configured, write_probe, false, false},
     {"stage-0-of-own-pods", own_pods, write_stage_0, true, false},
+    {"stage-1-of-group", queued, write_member, true, false},
     {"probe-of-own-pods", own_pods, write_probe, true, false},
     {"policy-of-operator", NULL, write_policy, true, false},
     {"policy-of-unknown-operator", NULL, write_policy, false, false},

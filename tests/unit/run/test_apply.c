@@ -156,35 +156,78 @@ static void apply_finds_all_claims(void **state)
     assert_int_equal(loopback_unused(server), 0);
 }
 
-/* A grace period is for workers that are drained. */
-static void apply_deletes_what_is_left_of_a_job_that_is_gone_at_once(void **state)
+/* --- what is left of a job that is gone --- */
+
+#define GONE_POD(metadata, spec)                                                                   \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-1\",\"uid\":\"p1\"," metadata     \
+    "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":"   \
+    "\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{\"skyjob.dev/role\":\"worker\","    \
+    "\"kueue.x-k8s.io/pod-group-name\":\"mnli-u1-g4\",\"skyjob.dev/slot\":\"0\","                  \
+    "\"skyjob.dev/incarnation\":\"1\"}},\"spec\":{" spec "}}"
+
+static void see(enum store_kind kind, enum kube_change change, const char *text)
 {
-    static const char pod[] =
-        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-1\",\"uid\":\"p1\","
-        "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":"
-        "\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{\"skyjob.dev/role\":\"worker\","
-        "\"skyjob.dev/slot\":\"0\",\"skyjob.dev/incarnation\":\"1\"}}}";
-    static const char job[] = "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\"}}";
-    struct workers workers = {.store = &store};
-    struct apply apply = {.store = &store, .workers = &workers};
     struct json *object = NULL;
     struct err err = {0};
 
+    assert_int_equal(json_parse(text, strlen(text), &object, &err), ERR_OK);
+    assert_int_equal(store_change(&store, kind, change, object, &err), ERR_OK);
+    json_free(object);
+}
+
+static void delete_job(void)
+{
+    see(STORE_JOBS, KUBE_DELETED, "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\"}}");
+}
+
+static void drop_orphans(void)
+{
+    struct workers workers = {.store = &store};
+    struct apply apply = {.client = client, .store = &store, .workers = &workers};
+
+    assert_int_equal(apply_orphans(&apply, KEY, NULL), ERR_OK);
+}
+
+/* A grace period is for workers that are drained. */
+static void apply_deletes_what_is_left_of_a_job_that_is_gone_at_once(void **state)
+{
     (void)state;
     BEGIN(MODEL, {.expect = "DELETE /api/v1/namespaces/team/pods/mnli-u1-w0-1 ", .body = "{}"});
-    apply.client = client;
-    assert_int_equal(json_parse(pod, strlen(pod), &object, &err), ERR_OK);
-    assert_int_equal(store_change(&store, STORE_PODS, KUBE_ADDED, object, &err), ERR_OK);
-    json_free(object);
-    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK);
+    see(STORE_PODS, KUBE_ADDED, GONE_POD("", "\"nodeName\":\"n1\""));
+    drop_orphans();
     assert_int_equal(loopback_unused(server), 1);
-    assert_int_equal(json_parse(job, strlen(job), &object, &err), ERR_OK);
-    assert_int_equal(store_change(&store, STORE_JOBS, KUBE_DELETED, object, &err), ERR_OK);
-    json_free(object);
-    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK);
+    delete_job();
+    drop_orphans();
     assert_int_equal(loopback_unused(server), 0);
     assert_non_null(strstr(loopback_request(server, 0), "\"gracePeriodSeconds\":1,"));
-    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK); /* each once */
+    drop_orphans(); /* each once */
+}
+
+/* Else Kueue would wait for the next pod for ever. */
+static void apply_deletes_the_group_of_pods_that_never_ran_when_their_job_is_gone(void **state)
+{
+    static const char deleted[] = GONE_POD("\"deletionTimestamp\":\"2026-11-27T08:00:00Z\",", "");
+
+    (void)state;
+    BEGIN(MODEL, {.expect = "DELETE /api/v1/namespaces/team/pods/mnli-u1-w0-1 ", .body = "{}"},
+          {.expect = "DELETE /apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/mnli-u1-g4 ",
+           .body = "{}"});
+    see(STORE_PODS, KUBE_ADDED, deleted);
+    drop_orphans();
+    assert_int_equal(loopback_unused(server), 2);
+    delete_job();
+    drop_orphans();
+    assert_int_equal(loopback_unused(server), 0);
+}
+
+static void apply_goes_on_where_it_may_not_delete_groups(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(MODEL, {.expect = "DELETE /apis/kueue.x-k8s.io/", .status = 403});
+    assert_int_equal(take(ACTION_DELETE_GROUP, &err), ERR_OK);
+    assert_int_equal(loopback_unused(server), 0);
 }
 
 /* That one, and not another one of its name. */
@@ -454,6 +497,8 @@ int main(void)
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
         TEST(apply_deletes_what_is_left_of_a_job_that_is_gone_at_once),
+        TEST(apply_deletes_the_group_of_pods_that_never_ran_when_their_job_is_gone),
+        TEST(apply_goes_on_where_it_may_not_delete_groups),
         TEST(apply_deletes_a_job_by_its_uid),
         TEST(apply_goes_on_without_a_network_policy_and_says_so_once),
         SECRET_TEST(secret_gives_its_job_the_key),

@@ -236,6 +236,44 @@ static void store_shows_a_running_pod(void **state)
     assert_in_range(NOW_MS - seen->pods[0].created_ms, 0, 60000); /* by our own clock */
 }
 
+/* Of the second worker, whose group has three. */
+#define QUEUED_POD(gates)                                                                          \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w1-2\",\"uid\":\"p1\"," OWNER ","    \
+    "\"annotations\":{\"kueue.x-k8s.io/pod-group-total-count\":\"3\"},"                            \
+    "\"labels\":{\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":\"1\","                        \
+    "\"kueue.x-k8s.io/pod-group-name\":\"mnli-u1-g12\","                                           \
+    "\"skyjob.dev/incarnation\":\"2\"}},\"spec\":{" gates "},\"status\":{\"phase\":\"Pending\"}}"
+#define GATED   QUEUED_POD("\"schedulingGates\":[{\"name\":\"kueue.x-k8s.io/admission\"}]")
+#define HOUR_MS 3600000
+
+/* As if it had been created an hour before; returns how long ago that seems to be now. */
+static int64_t age_ms(const char *then, const char *now)
+{
+    struct store_own *own;
+
+    change(STORE_PODS, KUBE_ADDED, then);
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
+    assert_non_null(own);
+    own->first_seen_ms -= HOUR_MS;
+    change(STORE_PODS, KUBE_MODIFIED, now);
+    observe();
+    return NOW_MS - seen->pods[0].created_ms;
+}
+
+static void pods_time_to_start_begins_when_it_is_no_longer_gated(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    assert_in_range(age_ms(GATED, GATED), 0, HOUR_MS / 2);
+    assert_true(seen->pods[0].is_gated);
+    assert_string_equal(seen->pods[0].message, "kueue.x-k8s.io/admission");
+    assert_int_equal(seen->pods[0].group, 12);
+    assert_int_equal(seen->pods[0].group_size, 3);
+    assert_in_range(age_ms(GATED, QUEUED_POD("")), 0, HOUR_MS / 2);
+    assert_false(seen->pods[0].is_gated);
+    assert_in_range(age_ms(QUEUED_POD(""), QUEUED_POD("")), HOUR_MS, 2 * HOUR_MS);
+}
+
 static void store_reads_the_last_words_of_a_worker(void **state)
 {
     (void)state;
@@ -918,6 +956,7 @@ int main(void)
         TEST(store_keeps_no_documents_of_a_job_that_is_over),
         TEST(store_keeps_an_observed_spec_until_the_next_observation),
         TEST(store_shows_a_running_pod),
+        TEST(pods_time_to_start_begins_when_it_is_no_longer_gated),
         TEST(store_reads_the_last_words_of_a_worker),
         TEST(store_takes_a_lost_container_for_a_disruption),
         TEST(store_tells_the_ends_of_pods_apart),
