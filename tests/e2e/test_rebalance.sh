@@ -22,10 +22,12 @@ setup() {
     hack/cluster/up.sh && hack/install.sh || exit 1
     kubectl delete namespace $ns --ignore-not-found --wait
     kubectl create namespace $ns && kubectl label namespace $ns pod-security.kubernetes.io/enforce=restricted
+    kubectl get nodes -l '!node-role.kubernetes.io/control-plane' -o name | head -n 3 |
+        while read -r node; do kubectl label --overwrite "$node" skyjob-e2e/three=; done
 } >&2
 setup
 
-job() { # job NAME
+job() { # job NAME: on three nodes, or a fourth one would take the place of one that is slow
     k apply -f - <<Y
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
@@ -35,6 +37,7 @@ spec:
   data: {task: MNLI, source: {sample: MNLI}}
   training: {steps: 100000, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 100000}
   placement: {minStages: 3, maxStages: 3, rebalance: Auto}
+  worker: {nodeSelector: {skyjob-e2e/three: ""}}
 Y
 }
 # quota JOB SLOT TIMES: of what the pod's container has now, as far as it has one
