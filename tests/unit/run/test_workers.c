@@ -36,6 +36,14 @@ static struct fleet_address ended;
 static int n_again;
 static int64_t again_ms;
 
+/* For the test, which answers. */
+static void keep(const struct fleet_handler *handler)
+{
+    assert_true(handler->ctx_bytes <= sizeof last_ctx);
+    last = *handler;
+    last.ctx = memcpy(last_ctx, handler->ctx, handler->ctx_bytes);
+}
+
 /* Calls of the code under test end up here (see the Makefile). */
 enum err_code __real_fleet_post_revision(struct fleet *f, const struct fleet_address *to,
                                          const struct buf *text, const struct peers *peers,
@@ -51,9 +59,7 @@ enum err_code __wrap_fleet_post_revision(struct fleet *f, const struct fleet_add
     struct fleet_address silent = *to;
 
     n_posted++;
-    assert_true(handler.ctx_bytes <= sizeof last_ctx);
-    last = handler;
-    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
+    keep(&handler);
     silent.port = silent_port;
     return silent_port ? __real_fleet_post_revision(f, &silent, text, peers, handler, err) : ERR_OK;
 }
@@ -68,9 +74,7 @@ enum err_code __wrap_fleet_end(struct fleet *f, const struct fleet_address *to,
     (void)err;
     n_ended++;
     ended = *to;
-    assert_true(handler.ctx_bytes <= sizeof last_ctx);
-    last = handler;
-    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
+    keep(&handler);
     return ERR_OK;
 }
 
@@ -83,9 +87,7 @@ enum err_code __wrap_fleet_ask_status(struct fleet *f, const struct fleet_addres
     (void)f;
     (void)to;
     (void)err;
-    assert_true(handler.ctx_bytes <= sizeof last_ctx);
-    last = handler;
-    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
+    keep(&handler);
     return ERR_OK;
 }
 
