@@ -526,7 +526,9 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
     const struct plan_worker *worker = &seen->revision.plan.workers[action->stage];
     struct buf document = {.max = REVISION_TEXT_MAX_BYTES};
     char config_map[NAMES_BYTES];
-    struct pod pod = {.object = {.name = out_name}, .spec = seen->spec};
+    struct pod pod = {
+        .object = {.name = out_name, .group = action->group, .group_size = action->group_size},
+        .spec = seen->spec};
     enum err_code rc;
 
     switch (action->kind) {
@@ -551,8 +553,6 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         names_worker_pod(seen->name, seen->uid, worker->slot, worker->incarnation, out_name);
         pod.object.component = pod.object.role = "worker";
         pod.object.id = (struct revision_worker){worker->slot, worker->incarnation};
-        pod.object.group = action->group;
-        pod.object.group_size = action->group_size;
         pod.spec = &seen->revision.plan.spec;
         pod.node = worker->node;
         pod.cpu_milli = worker->cpu_milli;
@@ -561,8 +561,6 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         break;
     case ACTION_CREATE_SUBSTITUTE:
         pod.object.id = (struct revision_worker){action->slot, seen->revision.plan.revision};
-        pod.object.group = action->group;
-        pod.object.group_size = action->group_size;
         names_worker_pod(seen->name, seen->uid, pod.object.id.slot, pod.object.id.incarnation,
                          out_name);
         pod.object.component = pod.object.role = "worker";

@@ -55,8 +55,8 @@ struct seen_pod {
     int64_t deleting_ms; /* ... and for how long that has been seen; 0: it is not */
     bool is_disrupted;   /* evicted, preempted, its node shut down: not the worker's fault */
     bool is_unschedulable;
-    bool is_gated;  /* nobody may schedule it yet, as while Kueue has not admitted it */
-    int group;      /* number in the name of its group, as Kueue is told; 0: none */
+    bool is_gated;  /* must not be scheduled yet, as while Kueue has not admitted it */
+    int group;      /* number in the name of its group, which Kueue reads; 0: none */
     int group_size; /* likewise */
     bool is_out_of_memory;
     bool has_exit_code;
