@@ -90,9 +90,12 @@ check 'no step is repeated and no worker is started again' until_true 60 stays
 # Two replicas that share a batch, until the last stage of one of them has a fifth of its CPU time.
 stages=$(($(kubectl get nodes -o name | wc -l) > 4 ? 2 : 1))
 last=$((2 * stages - 1))
-settles() { # what is usual is found anew after a move
+rebalance() { k patch sj lags --type merge -p '{"spec":{"placement":{"rebalance":"'"$1"'"}}}'; }
+# settles: the shares stay as they are judged first, as what is usual is found anew after every move.
+settles() {
+    rebalance Off || return
     local step; step=$(field lags '{.status.progress.step}')
-    until_true 120 is_past $((step + 20))
+    until_true 120 is_past $((step + 60))
 }
 is_past() { [ "$(field lags '{.status.progress.step}')" -gt "$1" ]; }
 replicas() {
@@ -115,8 +118,11 @@ lags_for_a_while() {
     quota lags $last 0.2 && until_true 60 told Straggler && quota lags $last 4.9 && until_true 60 told StragglerGone && comment "$(told Straggler)"
 }
 check 'a replica that is slow for a while is told, and has less to do meanwhile' lags_for_a_while
+has_moved() { [ "$(field lags '{.status.rebalance.moves}')" -gt "$1" ]; }
 lags_for_good() {
-    quota lags $last 0.25 && until_true 240 told Rebalanced && comment "$(told Rebalanced)" && [ "$(field lags '{.status.restarts}')" = 0 ]
+    local had; had=$(field lags '{.status.rebalance.moves}')
+    quota lags $last 0.25 && rebalance Auto && until_true 240 has_moved "${had:-0}" &&
+        until_true 30 told Rebalanced && comment "$(decision lags)" && [ "$(field lags '{.status.restarts}')" = 0 ]
 }
 check 'one that stays slow gets another share' lags_for_good
 
