@@ -91,7 +91,8 @@ check 'no step is repeated and no worker is started again' until_true 60 stays
 stages=$(($(kubectl get nodes -o name | wc -l) > 4 ? 2 : 1))
 last=$((2 * stages - 1))
 rebalance() { k patch sj lags --type merge -p '{"spec":{"placement":{"rebalance":"'"$1"'"}}}'; }
-# settles: the shares stay as they are judged first, as what is usual is found anew after every move.
+# settles: no share moves any more, and the last move, which may be under way, is long ago: after each one what is usual is
+# found anew.
 settles() {
     rebalance Off || return
     local step; step=$(field lags '{.status.progress.step}')
