@@ -43,10 +43,14 @@
 #define DECIDE_STILL_MS       600000 /* without a step, after which a standstill is reported */
 #define DECIDE_PEER_GRACE_MS  5000   /* after a lost connection, for its cause to show */
 #define DECIDE_HALT_POLL_MS   250    /* between two requests for the report of one that halts */
-#define DECIDE_PROGRESS_MS    10000  /* between two writes of progress */
-#define DECIDE_POLL_MS        1000   /* between two status requests to the leader */
-#define DECIDE_REPORTS_MS     5000   /* between two requests for the report of one that trains */
-#define DECIDE_BROKEN_MS      500    /* likewise after a session has ended: is it there? */
+#define DECIDE_PROGRESS_MS    10000  /* between two writes of progress, at least */
+#define DECIDE_POLL_MS        1000   /* between two status requests to the leader, at least */
+#define DECIDE_POLL_MAX_MS    30000  /* likewise, however many jobs train */
+#define DECIDE_POLL_JOB_MS    100    /* this for each job that trains, if that is more */
+#define DECIDE_REPORTS_MS     5000  /* between two requests for the report of one that trains ... */
+#define DECIDE_REPORTS_MAX_MS 60000 /* ... or five times as long as between status requests */
+#define DECIDE_ENDS_S         60    /* a job that has less to go is looked at often */
+#define DECIDE_BROKEN_MS      500   /* likewise after a session has ended: is it there? */
 
 /* Workers that leave. */
 #define DECIDE_LEAVING_GRACE_MS  5000  /* in less a worker cannot hand its units over */
@@ -131,6 +135,12 @@ bool decide_is_join_due(const struct observed *seen);
 /* Has a job that trains fewer replicas than its spec asks for, and is it time to look for room for
  * the others? Likewise. */
 bool decide_is_replica_due(const struct observed *seen);
+
+/* How often the leader of a job that trains is asked for its status, and how often progress is
+ * written. All looks at jobs together are to need a constant part of a core: of more than ten jobs
+ * that train each is looked at less often. */
+int64_t decide_poll_ms(const struct observed *seen);
+int64_t decide_progress_ms(const struct observed *seen);
 
 /* Has the leader measured enough to decide whether units move? Decisions need the nodes then. */
 bool decide_is_balance_due(const struct observed *seen);

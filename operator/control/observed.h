@@ -186,6 +186,8 @@ struct observed {
     int64_t leader_same_ms;     /* how long it has reported the same step and state */
 
     struct unplaced unplaced; /* from the last decision */
+
+    int n_training; /* jobs of all namespaces, this one too */
 };
 
 #endif

@@ -249,7 +249,7 @@ bool decide_is_balance_due(const struct observed *seen)
     int64_t age_ms = seen->now_ms - s->progress.updated_ms;
     /* The status is written then anyway. */
     bool is_time = seen->spec && seen->spec->placement.rebalance != SPEC_REBALANCE_OFF &&
-                   (age_ms < 0 || age_ms >= DECIDE_PROGRESS_MS);
+                   (age_ms < 0 || age_ms >= decide_progress_ms(seen));
 
     return (is_time || is_asked(seen)) && seen->has_revision && seen->has_leader &&
            !seen->is_deleting && !status_is_final(s) && !is_fixed(plan) &&

@@ -395,17 +395,41 @@ static void report_standstill(struct context *c)
     }
 }
 
+int64_t decide_poll_ms(const struct observed *seen)
+{
+    int64_t ms = (int64_t)DECIDE_POLL_JOB_MS * seen->n_training;
+
+    if (ms < DECIDE_POLL_MS || !seen->has_leader || seen->leader.eta_seconds < DECIDE_ENDS_S)
+        return DECIDE_POLL_MS;
+    return ms < DECIDE_POLL_MAX_MS ? ms : DECIDE_POLL_MAX_MS;
+}
+
+int64_t decide_progress_ms(const struct observed *seen)
+{
+    int64_t ms = 3 * decide_poll_ms(seen);
+
+    return ms > DECIDE_PROGRESS_MS ? ms : DECIDE_PROGRESS_MS;
+}
+
+static int64_t reports_ms(int64_t poll_ms)
+{
+    int64_t ms = 5 * poll_ms;
+
+    return ms < DECIDE_REPORTS_MAX_MS ? ms : DECIDE_REPORTS_MAX_MS;
+}
+
 static void follow(struct context *c)
 {
     struct status *s = &c->out->status;
     int64_t now_ms = c->seen->now_ms;
     int64_t answered_ms = c->seen->leader_answered_ms > 0 ? c->seen->leader_answered_ms : now_ms;
     int64_t age_ms = now_ms - s->progress.updated_ms;
+    int64_t progress_ms = decide_progress_ms(c->seen);
     const struct seen_pod *pod = context_stage_pod(c, 0);
     char text[STATUS_MESSAGE_BYTES];
 
-    c->out->ask_leader_ms = DECIDE_POLL_MS;
-    c->out->ask_reports_ms = DECIDE_REPORTS_MS;
+    c->out->ask_leader_ms = decide_poll_ms(c->seen);
+    c->out->ask_reports_ms = reports_ms(c->out->ask_leader_ms);
     context_requeue(c, c->out->ask_leader_ms);
     if (pod && pod->silent_ms >= DECIDE_SILENT_MS) {
         /* Training may go on, so the workers are left alone. */
@@ -421,8 +445,8 @@ static void follow(struct context *c)
         return;
     /* What is shown is as old as the answer, however often it is looked at. */
     if (c->seen->leader.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
-        age_ms < DECIDE_PROGRESS_MS) {
-        context_requeue(c, DECIDE_PROGRESS_MS - age_ms);
+        age_ms < progress_ms) {
+        context_requeue(c, progress_ms - age_ms);
     } else if (c->seen->leader.step > 0 &&
                answered_ms - answered_ms % 1000 != s->progress.updated_ms) {
         take_progress(c, &c->seen->leader, answered_ms);

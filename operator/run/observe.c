@@ -339,6 +339,7 @@ enum err_code store_observe(struct store *s, const char *key, struct store_view 
     if (!j)
         return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
     observe_job(j, view, out);
+    out->n_training = s->n_training;
     rc = observe_pods(s, key, view, out, err);
     if (rc == ERR_OK)
         rc = observe_revisions(s, key, view, out, err);

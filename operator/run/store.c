@@ -259,6 +259,7 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     bool was_final = j && j->is_final;
     enum err_code rc;
 
+    s->n_training -= j && j->trains;
     if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
         if (j)
             end_pods(s, key, j, true);
@@ -277,6 +278,7 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
         j->data.state = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
+    s->n_training += j->trains;
     if (rc == ERR_OK && j->is_deleting)
         end_pods(s, key, j, false);
     if (j->is_final && !was_final)

@@ -166,6 +166,7 @@ struct store_listener {
 };
 
 struct store {
+    int n_training;       /* jobs */
     struct map jobs;      /* "namespace/name" to struct store_job */
     struct map pods;      /* the same to struct store_pod */
     struct map nodes;     /* name to struct node_object */

@@ -487,6 +487,56 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     world_free(w);
 }
 
+static void decide_looks_at_each_of_many_jobs_less_often(void **state)
+{
+    static const struct {
+        int n_training;
+        int64_t poll_ms, progress_ms, reports_ms;
+    } cases[] = {{1, 1000, 10000, 5000},
+                 {10, 1000, 10000, 5000},
+                 {30, 3000, 10000, 15000},
+                 {100, 10000, 30000, 50000},
+                 {100000, 30000, 90000, 60000}};
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    w->seen.leader.eta_seconds = DECIDE_ENDS_S;
+    (void)world_settle(w);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        w->seen.n_training = cases[i].n_training;
+        world_decide(w);
+        assert_int_equal(w->decision.ask_leader_ms, cases[i].poll_ms);
+        assert_int_equal(w->decision.ask_reports_ms, cases[i].reports_ms);
+        assert_int_equal(decide_progress_ms(&w->seen), cases[i].progress_ms);
+        assert_in_range(w->decision.requeue_ms, 0, cases[i].poll_ms);
+    }
+    w->seen.now_ms += 89999;
+    world_decide(w);
+    assert_true(world_is_idle(w));
+    w->seen.now_ms += 1;
+    w->seen.leader.step++;
+    world_decide(w);
+    assert_false(world_is_idle(w));
+    world_free(w);
+}
+
+static void decide_looks_often_at_a_job_that_ends_soon_however_many_there_are(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    w->seen.n_training = 1000;
+    w->seen.leader.eta_seconds = DECIDE_ENDS_S - 1;
+    world_decide(w);
+    assert_int_equal(w->decision.ask_leader_ms, DECIDE_POLL_MS);
+    w->seen.leader.eta_seconds = -1; /* not known yet */
+    world_decide(w);
+    assert_int_equal(w->decision.ask_leader_ms, DECIDE_POLL_MS);
+    world_free(w);
+}
+
 static void decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start(void **state)
 {
     struct world *w = world_new(NULL);
@@ -839,6 +889,8 @@ int main(void)
         cmocka_unit_test(decide_records_which_pods_it_has_created),
         cmocka_unit_test(decide_warns_once_of_checkpoints_without_a_copy),
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
+        cmocka_unit_test(decide_looks_at_each_of_many_jobs_less_often),
+        cmocka_unit_test(decide_looks_often_at_a_job_that_ends_soon_however_many_there_are),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_a_revision),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),
         cmocka_unit_test(decide_judges_no_stage_by_steps_of_a_moment),

@@ -765,6 +765,27 @@ static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
     assert_int_equal(n_touched, 0); /* which would be at once, for each change */
 }
 
+static void store_counts_the_jobs_that_train(void **state)
+{
+    static const char running[] = "{\"conditions\":[{\"type\":\"Running\",\"status\":\"True\"}]}";
+
+    (void)state;
+    add_job("mnli", "u1", running);
+    add_job("other", "u2", running);
+    add_job("other", "u2", running); /* a change of one that is counted */
+    add_job("third", "u3", NULL);
+    observe();
+    assert_int_equal(seen->n_training, 2);
+    add_job("other", "u4", NULL); /* another one of the name */
+    observe();
+    assert_int_equal(seen->n_training, 1);
+    add_job("third", "u3", running);
+    change(STORE_JOBS, KUBE_DELETED, "{\"metadata\":{\"namespace\":\"team\",\"name\":\"third\"}}");
+    add_job("mnli", "u1", "{\"conditions\":[{\"type\":\"Complete\",\"status\":\"True\"}]}");
+    observe();
+    assert_int_equal(seen->n_training, 0);
+}
+
 static void store_takes_a_new_job_of_the_same_name_for_another(void **state)
 {
     (void)state;
@@ -980,6 +1001,7 @@ int main(void)
         TEST(store_takes_the_sizes_of_a_model_from_its_own_reader_only),
         TEST(store_completes_a_spec_with_the_sizes_in_its_status),
         TEST(store_wakes_waiting_jobs_when_a_node_really_changes),
+        TEST(store_counts_the_jobs_that_train),
         TEST(store_takes_a_new_job_of_the_same_name_for_another),
         TEST(store_shows_how_long_a_pod_has_to_end),
         TEST(store_finds_the_pods_of_a_job_that_is_gone),
