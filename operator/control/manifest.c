@@ -228,7 +228,7 @@ static const char pod_template[] =
     "   'volumes': ["
     "     ?config_map {'name': 'job', 'configMap': {'name': $config_map}},"
     "     ?has_peers {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
-    "     {'name': 'tmp', 'emptyDir': {}},"
+    "     {'name': 'tmp', 'emptyDir': {'sizeLimit': '64Mi'}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
     "     ?data_new {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_new}},"
     "     ?model_new {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_new}},"
