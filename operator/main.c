@@ -10,9 +10,13 @@
 #include "kube/client.h"
 #include "run/loop.h"
 
+#define NAMESPACES_MAX 64 /* each has three watches */
+
 struct options {
     const char *kubeconfig;
     const char *context;
+    const char *namespaces[NAMESPACES_MAX + 1];
+    int n_namespaces; /* 0: all */
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -40,7 +44,8 @@ static void print_usage(FILE *to)
         "                                  NetworkPolicies let only these control the workers\n"
         "  --leader-election NAMESPACE/NAME  the Lease by which one of several operators leads;\n"
         "                                  without it there may be only one\n"
-        "  --namespace NAMESPACE           watch only this one; all of them by default\n"
+        "  --namespace NAMESPACE           watch only this one, and those of further\n"
+        "                                  --namespace; all of them by default\n"
         "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
         "                                  ~/.kube/config, whichever there is first\n"
         "  --context NAME                  of the kubeconfig\n"
@@ -91,7 +96,9 @@ static bool take_option(int c, const char *value, struct options *o)
         o->context = value;
         return true;
     case 'n':
-        o->loop.namespace = value;
+        if (n == 0 || o->n_namespaces == NAMESPACES_MAX || find_word(o->namespaces, value) >= 0)
+            return false;
+        o->namespaces[o->n_namespaces++] = value;
         return true;
     case 'a':
         o->loop.health_address = strcmp(value, "none") == 0 ? NULL : value;
@@ -169,7 +176,11 @@ static bool read_options(int argc, char **argv, struct options *o)
 static enum err_code run_loop(struct kube_client *client, const struct options *o, struct err *err)
 {
     struct sigaction action = {.sa_handler = on_signal};
-    enum err_code rc = loop_new(client, &o->loop, &running, err);
+    struct loop_options options = o->loop;
+    enum err_code rc;
+
+    options.namespaces = o->n_namespaces > 0 ? o->namespaces : NULL;
+    rc = loop_new(client, &options, &running, err);
 
     if (rc != ERR_OK)
         return rc;
@@ -177,8 +188,8 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     (void)sigaction(SIGINT, &action, NULL);
     LOG(LOG_INFO, "started", LOG_S("version", SKYJOB_VERSION),
         LOG_S("server", kube_client_config(client)->server),
-        LOG_S("namespace", o->loop.namespace ? o->loop.namespace : "(all)"),
-        LOG_S("worker_image", o->loop.settings.worker_image));
+        LOG_S("namespace", o->n_namespaces > 0 ? o->namespaces[0] : "(all)"),
+        LOG_I("namespaces", o->n_namespaces), LOG_S("worker_image", o->loop.settings.worker_image));
     rc = loop_run(running, err);
     action.sa_handler = SIG_IGN;
     (void)sigaction(SIGTERM, &action, NULL);

@@ -49,7 +49,8 @@ struct watch_of {
 struct loop {
     struct kube_client *client;
     struct loop_options options;
-    struct watch_of watches[STORE_KINDS];
+    struct watch_of *watches; /* of nodes one, of other kinds one for each namespace */
+    size_t n_watches;
     struct store store;
     struct queue queue;
     struct queue searches; /* jobs that look for a plan, one at a time */
@@ -130,34 +131,48 @@ static void on_solved(void *http)
 
 /* --- building --- */
 
-static void add_watches(struct loop *l)
+static const struct {
+    const char *what;
+    struct kube_ref ref;
+} kinds[STORE_KINDS] = {[STORE_JOBS] = {"skyjobs", {.resource = &apply_skyjobs}},
+                        [STORE_PODS] = {"pods", {.resource = &kube_pods}},
+                        [STORE_NODES] = {"nodes", {.resource = &kube_nodes}},
+                        [STORE_REVISIONS] = {"revisions",
+                                             {.resource = &kube_config_maps,
+                                              .label_selector = LABEL_JOB_UID "," LABEL_REVISION}}};
+
+static void add_watch(struct loop *l, int kind, const char *namespace)
 {
-    const char *namespace = l->options.namespace;
-    const struct {
-        const char *what;
-        struct kube_ref ref;
-    } kinds[STORE_KINDS] = {
-        [STORE_JOBS] = {"skyjobs", {.resource = &apply_skyjobs, .namespace = namespace}},
-        [STORE_PODS] = {"pods", {.resource = &kube_pods, .namespace = namespace}},
-        [STORE_NODES] = {"nodes", {.resource = &kube_nodes}},
-        [STORE_REVISIONS] = {"revisions",
-                             {.resource = &kube_config_maps,
-                              .namespace = namespace,
-                              .label_selector = LABEL_JOB_UID "," LABEL_REVISION}}};
+    struct watch_of *w = &l->watches[l->n_watches++];
 
-    for (int i = 0; i < STORE_KINDS; i++) {
-        struct watch_of *w = &l->watches[i];
+    *w = (struct watch_of){.loop = l, .what = kinds[kind].what, .kind = (enum store_kind)kind};
+    w->watch.client = l->client;
+    w->watch.ref = kinds[kind].ref;
+    w->watch.ref.namespace = namespace;
+    w->watch.watcher = (struct kube_watcher){w, on_change, on_error, on_skipped};
+}
 
-        *w = (struct watch_of){.loop = l, .what = kinds[i].what, .kind = (enum store_kind)i};
-        w->watch.client = l->client;
-        w->watch.ref = kinds[i].ref;
-        w->watch.watcher = (struct kube_watcher){w, on_change, on_error, on_skipped};
-    }
+static enum err_code add_watches(struct loop *l, struct err *err)
+{
+    static const char *const all[] = {NULL};
+    const char *const *namespaces = l->options.namespaces ? l->options.namespaces : all;
+    size_t n = 0;
+
+    do
+        n++;
+    while (namespaces[n - 1] && namespaces[n]);
+    l->watches = calloc(STORE_KINDS * n, sizeof *l->watches);
+    if (!l->watches)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the watches");
+    for (int kind = 0; kind < STORE_KINDS; kind++)
+        for (size_t i = 0; i < (kind == STORE_NODES ? 1 : n); i++)
+            add_watch(l, kind, kind == STORE_NODES ? NULL : namespaces[i]);
+    return ERR_OK;
 }
 
 static bool is_ready(const struct loop *l)
 {
-    for (int i = 0; i < STORE_KINDS; i++)
+    for (size_t i = 0; i < l->n_watches; i++)
         if (!l->watches[i].watch.is_synced)
             return false;
     return true;
@@ -197,6 +212,25 @@ static void count_reconcile(struct loop *l, int64_t ns)
     l->reconcile_ns += ns;
 }
 
+/* Of all watches of a kind. */
+static uint64_t n_events(const struct loop *l, int kind)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < l->n_watches; i++)
+        n += (int)l->watches[i].kind == kind ? l->watches[i].watch.n_events : 0;
+    return n;
+}
+
+static uint64_t n_skipped(const struct loop *l, int kind)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < l->n_watches; i++)
+        n += (int)l->watches[i].kind == kind ? l->watches[i].n_skipped : 0;
+    return n;
+}
+
 /* Before every wait, so that what is served is at most a call or a decision old. */
 static void publish(struct loop *l)
 {
@@ -218,12 +252,12 @@ static void publish(struct loop *l)
             (unsigned long long)l->n_errors, leads(l), l->queue.keys.n, l->store.jobs.n);
     for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
         rc = buf_addf(&metrics, &err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
-                      l->watches[i].what, (unsigned long long)l->watches[i].watch.n_events);
+                      kinds[i].what, (unsigned long long)n_events(l, i));
     if (rc == ERR_OK)
         rc = buf_addf(&metrics, &err, "# TYPE skyjob_watch_skipped_total counter\n");
     for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
         rc = buf_addf(&metrics, &err, "skyjob_watch_skipped_total{resource=\"%s\"} %llu\n",
-                      l->watches[i].what, (unsigned long long)l->watches[i].n_skipped);
+                      kinds[i].what, (unsigned long long)n_skipped(l, i));
     if (rc != ERR_OK)
         LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
     health_publish(l->health, is_ready(l), &metrics);
@@ -250,7 +284,6 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
         l->client = client;
         l->recorder.client = client;
         l->recorder.component = "skyjob-operator";
-        add_watches(l);
         l->options = *options;
         l->workers.store = &l->store;
         l->store.listener =
@@ -260,6 +293,8 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
     }
     rc = l && l->own && l->solved ? fleet_new(http, &l->workers.fleet, err)
                                   : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    if (rc == ERR_OK)
+        rc = add_watches(l, err);
     if (rc == ERR_OK)
         rc = solver_new(on_solved, http, &l->solver, err);
     if (rc == ERR_OK && options->health_address)
@@ -277,8 +312,9 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     health_close(l->health);
-    for (int i = 0; i < STORE_KINDS; i++)
+    for (size_t i = 0; i < l->n_watches; i++)
         kube_watch_deinit(&l->watches[i].watch);
+    free(l->watches);
     fleet_free(l->workers.fleet);
     if (!l->solver || !solver_is_busy(l->solver))
         solver_case_free(l->solved); /* else it is the solver's */
@@ -501,7 +537,7 @@ static enum err_code turn(struct loop *l, struct err *err)
             wait_ms = search_ms < wait_ms ? search_ms : wait_ms;
         }
     }
-    for (int i = 0; i < STORE_KINDS; i++) {
+    for (size_t i = 0; i < l->n_watches; i++) {
         int64_t ms = kube_watch_step(&l->watches[i].watch, clock_now_ms());
 
         if (ms >= 0 && ms < wait_ms)

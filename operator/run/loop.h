@@ -20,7 +20,7 @@
 #include "kube/lease.h"
 
 struct loop_options {
-    const char *namespace; /* NULL: all */
+    const char *const *namespaces; /* whose jobs are looked after, NULL at the end; NULL: all */
     struct settings settings;
     const char *health_address; /* "0.0.0.0:8081"; NULL: none */
     const struct lease *lease;  /* NULL: this is the only operator */

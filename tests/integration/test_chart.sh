@@ -35,10 +35,13 @@ operators() { # of several one may be taken away at a time
         grep -qF -- '- --leader-election=$(POD_NAMESPACE)/rel-skyjob-operator' "$dir/text" &&
         ! render --set replicas=1 | has PodDisruptionBudget
 }
-one_namespace() { # a Role there, and for the cluster only nodes
-    render --set watchNamespace=team --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
-        grep -q -- '- --namespace=team' "$dir/text" && grep -qx 'kind: Role' "$dir/text" &&
-        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods
+some_namespaces() { # a Role in each, and for the cluster only nodes
+    render --set 'watchNamespaces={team,other}' --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
+        grep -q -- '- --namespace=team' "$dir/text" && grep -q -- '- --namespace=other' "$dir/text" &&
+        [ "$(grep -A4 -x 'kind: Role' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
+        [ "$(grep -A4 -x 'kind: RoleBinding' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
+        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods &&
+        refused watchNamespaces --set 'watchNamespaces={team,team}'
 }
 keeps_crd() {
     render -s templates/crd.yaml | has 'helm.sh/resource-policy: keep' &&
@@ -104,7 +107,7 @@ check 'manifests are what the chart renders' manifests_same
 check 'the chart has no lint' lints
 check 'wrong values are refused by name' bad_values
 check 'of several operators one may be disrupted at a time' operators
-check 'with one namespace the operator gets a Role there' one_namespace
+check 'with a list of namespaces the operator gets a Role in each' some_namespaces
 check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy

@@ -25,6 +25,10 @@
     "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","                      \
     "\"resourceVersion\":\"5\",\"generation\":1},"                                                 \
     "\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}"
+#define JOB_OF_OTHER                                                                               \
+    "{\"metadata\":{\"namespace\":\"other\",\"name\":\"mnli\",\"uid\":\"u2\","                     \
+    "\"resourceVersion\":\"5\",\"generation\":1},"                                                 \
+    "\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}"
 #define CHANGED_JOB                                                                                \
     "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\","   \
     "\"uid\":\"u1\",\"resourceVersion\":\"6\",\"generation\":2},"                                  \
@@ -50,6 +54,7 @@ static struct http *http;
 static struct kube_client *client;
 static struct loopback *server;
 static struct loop *loop;
+static const char *const *namespaces; /* NULL: all */
 static int port;
 
 /* A test may say that searches for a plan last until the end. */
@@ -103,8 +108,10 @@ static struct kube_client *new_client(struct http *http_loop)
 static void open_loop(const struct lease *lease)
 {
     char address[32];
-    struct loop_options options = {
-        .settings = {.worker_image = "worker:1"}, .health_address = address, .lease = lease};
+    struct loop_options options = {.namespaces = namespaces,
+                                   .settings = {.worker_image = "worker:1"},
+                                   .health_address = address,
+                                   .lease = lease};
     enum err_code rc = ERR_IO;
 
     assert_int_equal(http_new(&http, NULL), ERR_OK);
@@ -212,6 +219,36 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
     assert_int_equal(rc, ERR_OK);
     assert_true(clock_now_ms() < end_ms); /* a call alone may take 30 s */
     close_loop();
+}
+
+static void loop_looks_after_the_jobs_of_each_namespace_in_a_list(void **state)
+{
+    static const char *const two[] = {"team", "other", NULL};
+    static const struct loopback_reply replies[] = {
+        {.expect = "/namespaces/team/skyjobs?limit=", .body = ITEMS(JOB)},
+        {.expect = "/namespaces/other/skyjobs?limit=", .body = ITEMS(JOB_OF_OTHER)},
+        {.expect = "/namespaces/team/pods?limit=", .body = ITEMS("")},
+        {.expect = "/namespaces/other/pods?limit=", .body = ITEMS("")},
+        {.expect = "/v1/nodes?limit=", .body = ITEMS("")},
+        {.expect = "/namespaces/team/configmaps?labelSelector=", .body = ITEMS("")},
+        {.expect = "/namespaces/other/configmaps?labelSelector=", .body = ITEMS("")},
+        HANGS("/namespaces/")};
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    namespaces = two;
+    start(replies, sizeof replies / sizeof *replies, &thread, &rc);
+    wait_for_calls();
+    while (metric("\nskyjob_jobs ") < 2 && clock_now_ms() < end_ms)
+        (void)usleep(1000);
+    assert_int_equal(metric("\nskyjob_jobs "), 2);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop();
+    namespaces = NULL;
 }
 
 /* Nodes whose free CPU changes all the time, and a job that waits for some. */
@@ -427,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
+        cmocka_unit_test(loop_looks_after_the_jobs_of_each_namespace_in_a_list),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
         cmocka_unit_test(loop_retries_a_job_when_the_server_has_asked_it_to),
         cmocka_unit_test(what_was_found_for_a_job_that_has_changed_is_not_used),
