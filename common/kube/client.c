@@ -32,6 +32,7 @@ struct kube_client {
     char manager[AGENT_LINE_BYTES];      /* of the fields that we write: the agent's name */
     char connect_to[HTTP_HOST_BYTES];    /* "" or the host to dial instead of the URL's */
     char server_path[SERVER_PATH_BYTES]; /* scheme, host and prefix of every path */
+    uint64_t n_requests[KUBE_STATUSES];
 };
 
 /* --- references --- */
@@ -273,7 +274,17 @@ int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
     return c->quiet_until_ms > now_ms ? c->quiet_until_ms - now_ms : 0;
 }
 
+const uint64_t *kube_client_requests(const struct kube_client *c)
+{
+    return c->n_requests;
+}
+
 /* --- requests --- */
+
+void kube_count(struct kube_client *c, int status)
+{
+    c->n_requests[status > 0 && status < KUBE_STATUSES ? status : 0]++;
+}
 
 /* Send a request to the server: start it for a handler or, without one, wait for its response. */
 static enum err_code send_request(struct kube_client *c, const struct http_request *request,
@@ -306,9 +317,12 @@ static enum err_code send_request(struct kube_client *c, const struct http_reque
                                  .insecure = c->config.insecure};
     rc = buf_addf(&url, err, "%s%s", c->server_path, request->url);
     http.url = url.data;
-    if (rc == ERR_OK)
-        rc = handler ? http_start(c->http, &http, *handler, out_id, err)
-                     : http_call(c->http, &http, out, err);
+    if (rc == ERR_OK && handler) {
+        rc = http_start(c->http, &http, *handler, out_id, err);
+    } else if (rc == ERR_OK) {
+        rc = http_call(c->http, &http, out, err);
+        kube_count(c, rc == ERR_OK ? out->status : 0);
+    }
     buf_deinit(&url);
     return rc;
 }

@@ -24,6 +24,7 @@
 #define KUBE_PAGE_OBJECTS     100                /* at first; fewer where they are large */
 #define KUBE_PAGE_MAX_BYTES   ((size_t)16 << 20) /* a page of a list */
 #define KUBE_TOKEN_AGE_MS     60000
+#define KUBE_STATUSES         600 /* of HTTP; 0: there was no response */
 
 /* --- references to objects: pure, from any thread --- */
 
@@ -97,6 +98,9 @@ struct http *kube_client_http(const struct kube_client *c);
 const struct kube_config *kube_client_config(const struct kube_client *c); /* borrowed */
 /* Time left of the server's Retry-After; 0: requests may be sent. */
 int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms);
+/* How many requests ended with each status: KUBE_STATUSES counters, [0] is for those without a
+ * response. Borrowed. */
+const uint64_t *kube_client_requests(const struct kube_client *c);
 
 /* One object. The caller owns *out: json_free(). */
 MUST_CHECK enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref,
@@ -148,6 +152,10 @@ enum err_code kube_status_error(int status, const char *body, size_t n, struct e
 
 /* The same from a parsed Status object (that of an ERROR event). */
 enum err_code kube_status_object(const struct json *status, struct err *err);
+
+/* For users of kube_start(), when a request has ended: counts it. `status` is 0 without a response.
+ */
+void kube_count(struct kube_client *c, int status);
 
 /* For users of kube_start(), with every response that is not 2xx: sets `err` and notes an expired
  * token or a Retry-After. */

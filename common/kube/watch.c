@@ -279,6 +279,7 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     bool is_empty = w->n_events == w->watch_began_count;
 
     w->transfer = 0;
+    kube_count(w->client, response->status);
     framer_reset(&w->framer);
     if (why.code == ERR_TIMEOUT)
         why.code = ERR_IO; /* silence is a cut */
@@ -360,6 +361,7 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
     const char *next;
 
     w->transfer = 0;
+    kube_count(w->client, response->status);
     /* After a page that is too large, request fewer objects; of a single one, only its metadata. */
     if (why.code == ERR_LIMIT && !w->is_metadata_only) {
         w->is_metadata_only = w->page_objects == 1;

@@ -286,6 +286,34 @@ static void client_sends_nothing_while_the_server_asked_for_quiet(void **state)
     assert_int_equal(kube_client_quiet_ms(client, clock_now_ms() + 7001), 0);
 }
 
+static void client_counts_requests_by_what_came_of_them(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "GET", .raw = "HTTP/1.1 2", .end = LOOPBACK_CLOSE},
+        {.expect = "GET", .status = 401},
+        {.expect = "GET", .body = "{}"},
+        {.expect = "GET", .status = 429, .headers = "Retry-After: 7\r\n"}};
+    const uint64_t *n;
+    uint64_t sum = 0;
+    struct json *object = NULL;
+
+    (void)state;
+    begin(replies, 4, scratch_text("token", "new\n"), NULL);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_IO);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
+    json_free(object);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_AGAIN);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_AGAIN); /* is not sent */
+    n = kube_client_requests(client);
+    for (int status = 0; status < KUBE_STATUSES; status++)
+        sum += n[status];
+    assert_int_equal(sum, 4);
+    assert_int_equal(n[0], 1);
+    assert_int_equal(n[200], 1);
+    assert_int_equal(n[401], 1);
+    assert_int_equal(n[429], 1);
+}
+
 static void client_keeps_to_its_rate(void **state)
 {
     static const struct loopback_reply replies[] = {
@@ -345,6 +373,7 @@ static int test_client(void)
         TEST(client_reads_its_token_again_after_a_401),
         TEST(client_gives_up_after_a_second_401),
         TEST(client_sends_nothing_while_the_server_asked_for_quiet),
+        TEST(client_counts_requests_by_what_came_of_them),
         TEST(client_keeps_to_its_rate),
         TEST(client_dials_the_server_under_the_name_of_its_certificate),
     };

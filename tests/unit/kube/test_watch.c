@@ -460,6 +460,7 @@ static void watch_survives_a_server_that_is_away(void **state)
         assert_int_equal(http_poll(loop, 20, &err), ERR_OK);
     }
     assert_string_equal(told, "!11 ");
+    assert_int_equal(kube_client_requests(watch.client)[0], 1);
     server = loopback_start(replies, 0);
     assert_non_null(server);
 }
