@@ -7,6 +7,9 @@
 
 #include "api/bert_config.h"
 
+const char *const status_states[STATUS_STATES] = {
+    "Pending",    "Invalid",    "Waiting",   "Measuring", "Queued",   "Starting", "Running",
+    "Recovering", "Restarting", "Suspended", "Failing",   "Complete", "Failed"};
 static const char *const type_names[CONDITION_COUNT] = {
     "Accepted", "Placed", "Running", "UpToDate", "Suspended", "Stalled", "Complete", "Failed"};
 static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};

@@ -176,6 +176,10 @@ struct status_rebalance {
     struct status_share last[SPEC_STAGES_MAX];
 };
 
+/* The words for `state`, as in the CRD. */
+#define STATUS_STATES 13
+extern const char *const status_states[STATUS_STATES];
+
 struct status {
     char state[STATUS_WORD_BYTES];
     char message[STATUS_MESSAGE_BYTES];

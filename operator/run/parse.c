@@ -119,6 +119,17 @@ void parse_drop_job(struct store_job *job)
     job->shown = NULL;
 }
 
+/* A job without a status is about to get the first state. */
+static int state_of(const struct json *status)
+{
+    const char *word = json_string(json_get(status, "state"), status_states[0]);
+    int i = 0;
+
+    while (i < STATUS_STATES && strcmp(word, status_states[i]) != 0)
+        i++;
+    return i;
+}
+
 enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)
 {
     const struct json *json = json_get(object, "status");
@@ -135,7 +146,9 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     enum err_code rc = ERR_OK;
 
     out->is_final = promise_job_is_final(object);
+    out->state = state_of(json);
     if (out->is_final) {
+        out->is_stalled = false;
         parse_drop_job(out);
     } else {
         status_read(json, &status);
@@ -144,7 +157,8 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
             return rc;
         free(out->status);
         out->status = kept;
-        out->trains = status.conditions[CONDITION_RUNNING].value == CONDITION_TRUE;
+        out->trains = status_is(&status, CONDITION_RUNNING);
+        out->is_stalled = status_is(&status, CONDITION_STALLED);
         if (is_new_spec)
             rc = take_spec(json_get(object, "spec"), generation, &status, out, err);
     }

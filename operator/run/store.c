@@ -252,6 +252,14 @@ static void end_pods(struct store *s, const char *key, const struct store_job *j
         s->listener.on_enqueue(s->listener.ctx, key, 0);
 }
 
+/* `by` is 1 or -1. */
+static void count_job(struct store *s, const struct store_job *j, int by)
+{
+    s->n_jobs_in[j->state] += (size_t)by;
+    s->n_stalled += j->is_stalled ? (size_t)by : 0;
+    s->n_training += j->trains ? by : 0;
+}
+
 static enum err_code take_job(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
@@ -259,7 +267,8 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     bool was_final = j && j->is_final;
     enum err_code rc;
 
-    s->n_training -= j && j->trains;
+    if (j)
+        count_job(s, j, -1);
     if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
         if (j)
             end_pods(s, key, j, true);
@@ -278,7 +287,7 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
         j->data.state = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
-    s->n_training += j->trains;
+    count_job(s, j, 1);
     if (rc == ERR_OK && j->is_deleting)
         end_pods(s, key, j, false);
     if (j->is_final && !was_final)

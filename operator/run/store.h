@@ -48,6 +48,8 @@ struct store_job {
     int revision;                              /* of the status, like the next ones */
     bool is_final;
     bool trains; /* is Running */
+    int state;   /* as in status_states; STATUS_STATES: another one */
+    bool is_stalled;
     /* A job that is over needs neither, and there may be thousands of those: NULL. */
     struct store_spec *spec;
     struct sparse *status; /* a struct status up to its last stage */
@@ -172,6 +174,8 @@ struct store {
     struct map nodes;     /* name to struct node_object */
     struct map revisions; /* "namespace/name" of the ConfigMap to struct store_revision */
     struct map families;  /* "namespace/name" of the job to struct store_family */
+    size_t n_jobs_in[STATUS_STATES + 1]; /* jobs by their state */
+    size_t n_stalled;                    /* jobs of any state */
     struct store_listener listener;
 };
 

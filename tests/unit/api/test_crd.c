@@ -283,6 +283,21 @@ static void crd_has_the_fields_of_the_status_with_their_bounds(void **state)
     assert_same_status(status_fields, status);
 }
 
+static void crd_names_the_states_of_a_job(void **state)
+{
+    const struct json *v = json_path(schema(), "properties.status.properties.state");
+    char words[400] = "";
+
+    (void)state;
+    for (int i = 0; i < STATUS_STATES; i++)
+        text_add(words, sizeof words, "%s%s",
+                 i == 0                   ? ""
+                 : i == STATUS_STATES - 1 ? " or "
+                                          : ", ",
+                 status_states[i]);
+    assert_non_null(strstr(json_string(json_get(v, "description"), ""), words));
+}
+
 /* A column over a path that does not exist is empty for ever. */
 static void crd_columns_show_fields_of_their_type(void **state)
 {
@@ -395,6 +410,7 @@ int main(void)
     struct CMUnitTest tests[FIELDS_MAX + N_FIXED] = {
         cmocka_unit_test(crd_has_no_field_that_the_programs_do_not_read),
         cmocka_unit_test(crd_has_the_fields_of_the_status_with_their_bounds),
+        cmocka_unit_test(crd_names_the_states_of_a_job),
         cmocka_unit_test(crd_columns_show_fields_of_their_type),
         cmocka_unit_test(crd_defaults_reach_through_every_object_above_them),
         cmocka_unit_test(crd_defaults_make_a_spec_that_the_parser_accepts),

@@ -148,6 +148,44 @@ static void store_keeps_no_documents_of_a_job_that_is_over(void **state)
     assert_int_equal(seen->status.revision, 2);
 }
 
+static void check_counts(size_t n_pending, size_t n_running, size_t n_failed, size_t n_other,
+                         size_t n_stalled)
+{
+    assert_int_equal(store.n_jobs_in[0], n_pending);
+    assert_int_equal(store.n_jobs_in[6], n_running);
+    assert_int_equal(store.n_jobs_in[STATUS_STATES - 1], n_failed);
+    assert_int_equal(store.n_jobs_in[STATUS_STATES], n_other);
+    assert_int_equal(store.n_stalled, n_stalled);
+}
+
+static void store_counts_jobs_by_their_state(void **state)
+{
+    static const char stalled[] =
+        "{\"state\":\"Running\",\"conditions\":[{\"type\":\"Stalled\",\"status\":\"True\"}]}";
+    static const char failed[] =
+        "{\"state\":\"Failed\",\"conditions\":[{\"type\":\"Stalled\",\"status\":\"True\"},"
+        "{\"type\":\"Failed\",\"status\":\"True\"}]}";
+
+    (void)state;
+    assert_string_equal(status_states[6], "Running");
+    add_job("mnli", "u1", NULL);
+    add_job("rte", "u2", NULL);
+    check_counts(2, 0, 0, 0, 0);
+    add_job("mnli", "u1", stalled);
+    add_job("mnli", "u1", stalled);
+    check_counts(1, 1, 0, 0, 1);
+    add_job("mnli", "u1", failed); /* what was the matter is over */
+    add_job("rte", "u2", "{\"state\":\"Elsewhere\"}");
+    check_counts(0, 0, 1, 1, 0);
+    add_job("mnli", "u3", NULL); /* of the same name */
+    check_counts(1, 0, 0, 1, 0);
+    change(STORE_JOBS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u3\"}}");
+    change(STORE_JOBS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"rte\",\"uid\":\"u2\"}}");
+    check_counts(0, 0, 0, 0, 0);
+}
+
 static void store_knows_when_a_job_that_is_over_expires(void **state)
 {
     static const char job[] =
@@ -987,6 +1025,7 @@ int main(void)
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
         TEST(store_remembers_a_revision_that_was_deleted_while_it_is_needed),
         TEST(store_forgets_a_revision_that_was_deleted_once_there_is_a_newer_one),
+        TEST(store_counts_jobs_by_their_state),
         TEST(store_knows_when_a_job_that_is_over_expires),
         TEST(store_knows_a_job_of_another_controller),
         TEST(store_keeps_the_text_of_a_revision),
