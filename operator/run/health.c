@@ -7,8 +7,10 @@
 
 #include "base/clock.h"
 #include "http/server.h"
+#include "run/metrics.h"
 
-_Static_assert(HEALTH_METRICS_BYTES <= SERVER_ANSWER_BYTES, "the metrics fit an answer");
+_Static_assert(HEALTH_METRICS_BYTES + METRICS_PROCESS_BYTES <= SERVER_ANSWER_BYTES,
+               "the metrics fit an answer");
 
 struct health {
     struct server *server;
@@ -25,30 +27,53 @@ static void answer(struct server_answer *out, int status, const char *text)
     (void)!buf_addf(&out->body, NULL, "%s\n", text); /* without memory, the status has to do */
 }
 
+/* What the loop has published and, since a loop that hangs publishes nothing, what the process uses
+ * now. The loop may want the lock, so /proc is read without it. */
+static enum err_code add_metrics(struct health *h, struct buf *out)
+{
+    struct metrics_process process;
+    enum err_code rc = metrics_read_process(&process, NULL);
+
+    pthread_mutex_lock(&h->lock);
+    if (rc == ERR_OK && h->metrics.len > 0)
+        rc = buf_add(out, h->metrics.data, h->metrics.len, NULL);
+    pthread_mutex_unlock(&h->lock);
+    return rc == ERR_OK ? metrics_write_process(&process, out, NULL) : rc;
+}
+
+static bool is_ready(struct health *h)
+{
+    bool is_ready_now;
+
+    pthread_mutex_lock(&h->lock);
+    is_ready_now = h->is_ready;
+    pthread_mutex_unlock(&h->lock);
+    return is_ready_now;
+}
+
 static void on_request(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     struct health *h = ctx;
     bool is_late = clock_now_ms() - h->turned_ms(h->ctx) >= HEALTH_STALLED_MS;
+    bool is_ready_now;
     char path[16];
 
     (void)snprintf(path, sizeof path, "%.*s", (int)strcspn(r->path, "?"), r->path);
-    pthread_mutex_lock(&h->lock);
     if (strcmp(r->method, "GET") != 0) {
         answer(out, 405, "only GET is allowed");
     } else if (strcmp(path, "/healthz") == 0) {
         answer(out, is_late ? 503 : 200, is_late ? "the main loop hangs" : "ok");
     } else if (strcmp(path, "/readyz") == 0) {
-        answer(out, h->is_ready ? 200 : 503,
-               h->is_ready ? "ok" : "still listing the cluster's objects");
+        is_ready_now = is_ready(h);
+        answer(out, is_ready_now ? 200 : 503,
+               is_ready_now ? "ok" : "still listing the cluster's objects");
     } else if (strcmp(path, "/metrics") == 0) {
         out->type = "text/plain; version=0.0.4";
-        if (h->metrics.len > 0 &&
-            buf_add(&out->body, h->metrics.data, h->metrics.len, NULL) != ERR_OK)
+        if (add_metrics(h, &out->body) != ERR_OK)
             out->status = 503;
     } else {
         answer(out, 404, "try /healthz, /readyz or /metrics");
     }
-    pthread_mutex_unlock(&h->lock);
 }
 
 enum err_code health_open(const char *address, int64_t (*turned_ms)(void *ctx), void *ctx,

@@ -2,7 +2,8 @@
  *
  * Served from a thread of its own (http/server.h), so a long decision or an API server that hangs
  * does not get the operator killed. /healthz is 503 when the loop has not turned for
- * HEALTH_STALLED_MS; /readyz and /metrics are those of the last health_publish().
+ * HEALTH_STALLED_MS; /readyz and /metrics are those of the last health_publish(), with what the
+ * process uses at the time of the request.
  * Layer: run. Threads: one for the functions here; they share a lock with the server's own.
  */
 #ifndef RUN_HEALTH_H
@@ -12,7 +13,7 @@
 
 #include "base/buf.h"
 
-#define HEALTH_METRICS_BYTES ((size_t)16 << 10)
+#define HEALTH_METRICS_BYTES ((size_t)14 << 10)
 #define HEALTH_STALLED_MS    60000
 
 struct health;

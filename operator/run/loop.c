@@ -10,6 +10,7 @@
 #include "kube/watch.h"
 #include "run/apply.h"
 #include "run/health.h"
+#include "run/metrics.h"
 #include "run/queue.h"
 #include "run/solver.h"
 #include "run/store.h"
@@ -26,10 +27,7 @@
 #define RANK_MAX_MS  100             /* of a job that was just looked at, less 1 per second since */
 #define SKIPPED_MS   60000           /* between two log lines about skipped objects */
 
-/* Of the histogram of reconciles. */
-static const double bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
-                                  0.25,  0.5,    1,     2.5,  5,    10};
-#define N_BOUNDS (sizeof bounds_s / sizeof bounds_s[0])
+_Static_assert(STORE_KINDS <= METRICS_WATCHES_MAX, "every watch has its metrics");
 
 /* What the solver has. */
 struct search {
@@ -64,8 +62,7 @@ struct loop {
     bool was_ready;
     struct turns turns;
     uint64_t n_errors;
-    uint64_t n_reconciles[N_BOUNDS + 1]; /* the last one: that took longer than all bounds */
-    int64_t reconcile_ns;
+    struct metrics_reconciles reconciles;
 };
 
 /* --- what happens --- */
@@ -183,84 +180,36 @@ static bool leads(const struct loop *l)
     return !l->options.lease || lease_is_held(l->options.lease);
 }
 
-static enum err_code show_reconciles(const struct loop *l, struct buf *out, struct err *err)
-{
-    enum err_code rc = buf_addf(out, err, "# TYPE skyjob_reconcile_seconds histogram\n");
-    unsigned long long n = 0;
-
-    for (size_t i = 0; i < N_BOUNDS && rc == ERR_OK; i++) {
-        n += l->n_reconciles[i];
-        rc =
-            buf_addf(out, err, "skyjob_reconcile_seconds_bucket{le=\"%g\"} %llu\n", bounds_s[i], n);
-    }
-    n += l->n_reconciles[N_BOUNDS];
-    return rc != ERR_OK ? rc
-                        : buf_addf(out, err,
-                                   "skyjob_reconcile_seconds_bucket{le=\"+Inf\"} %llu\n"
-                                   "skyjob_reconcile_seconds_sum %.6f\n"
-                                   "skyjob_reconcile_seconds_count %llu\n",
-                                   n, (double)l->reconcile_ns / 1e9, n);
-}
-
-static void count_reconcile(struct loop *l, int64_t ns)
-{
-    size_t i = 0;
-
-    while (i < N_BOUNDS && (double)ns > bounds_s[i] * 1e9)
-        i++;
-    l->n_reconciles[i]++;
-    l->reconcile_ns += ns;
-}
-
-/* Of all watches of a kind. */
-static uint64_t n_events(const struct loop *l, int kind)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < l->n_watches; i++)
-        n += (int)l->watches[i].kind == kind ? l->watches[i].watch.n_events : 0;
-    return n;
-}
-
-static uint64_t n_skipped(const struct loop *l, int kind)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < l->n_watches; i++)
-        n += (int)l->watches[i].kind == kind ? l->watches[i].n_skipped : 0;
-    return n;
-}
-
 /* Before every wait, so that what is served is at most a call or a decision old. */
 static void publish(struct loop *l)
 {
-    struct buf metrics = {.max = HEALTH_METRICS_BYTES};
+    struct metrics m = {
+        .is_leader = leads(l),
+        .reconciles = &l->reconciles,
+        .n_errors = l->n_errors,
+        .n_queued = l->queue.keys.n,
+        .late_ms = leads(l) ? queue_late_ms(&l->queue, clock_now_ms()) : 0,
+        .n_jobs_in = l->was_ready ? l->store.n_jobs_in : NULL,
+        .n_stalled = l->store.n_stalled,
+        .n_requests = kube_client_requests(l->client),
+        .n_watches = STORE_KINDS,
+    };
+    struct buf text = {.max = HEALTH_METRICS_BYTES};
     struct err err;
-    enum err_code rc;
 
     if (!l->health)
         return;
-    rc = show_reconciles(l, &metrics, &err);
-    if (rc == ERR_OK)
-        rc = buf_addf(
-            &metrics, &err,
-            "# TYPE skyjob_reconcile_errors_total counter\nskyjob_reconcile_errors_total %llu\n"
-            "# TYPE skyjob_leader gauge\nskyjob_leader %d\n"
-            "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
-            "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
-            "# TYPE skyjob_watch_events_total counter\n",
-            (unsigned long long)l->n_errors, leads(l), l->queue.keys.n, l->store.jobs.n);
-    for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
-        rc = buf_addf(&metrics, &err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
-                      kinds[i].what, (unsigned long long)n_events(l, i));
-    if (rc == ERR_OK)
-        rc = buf_addf(&metrics, &err, "# TYPE skyjob_watch_skipped_total counter\n");
-    for (int i = 0; i < STORE_KINDS && rc == ERR_OK; i++)
-        rc = buf_addf(&metrics, &err, "skyjob_watch_skipped_total{resource=\"%s\"} %llu\n",
-                      kinds[i].what, (unsigned long long)n_skipped(l, i));
-    if (rc != ERR_OK)
+    for (int i = 0; i < STORE_KINDS; i++)
+        m.watches[i].resource = kinds[i].what;
+    for (size_t i = 0; i < l->n_watches; i++) {
+        m.watches[l->watches[i].kind].n_events += l->watches[i].watch.n_events;
+        m.watches[l->watches[i].kind].n_skipped += l->watches[i].n_skipped;
+    }
+    if (metrics_write(&m, &text, &err) != ERR_OK) {
         LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
-    health_publish(l->health, is_ready(l), &metrics);
+        buf_reset(&text);
+    }
+    health_publish(l->health, is_ready(l), &text);
 }
 
 /* Of the loop or of the lease, whichever is later. */
@@ -436,7 +385,7 @@ static int64_t reconcile_due(struct loop *l)
         if (!queue_take(&l->queue, start_ns / 1000000, key, &wait_ms))
             return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
         reconcile(l, key);
-        count_reconcile(l, clock_now_ns() - start_ns);
+        metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
         queue_done(&l->queue, key);
     }
     return 0;

@@ -110,6 +110,11 @@ bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_B
     return true;
 }
 
+int64_t queue_late_ms(const struct queue *q, int64_t now_ms)
+{
+    return q->n_heap > 0 && q->heap[0]->due_ms < now_ms ? now_ms - q->heap[0]->due_ms : 0;
+}
+
 void queue_done(struct queue *q, const char *key)
 {
     struct queue_entry *e = map_get(&q->keys, key);

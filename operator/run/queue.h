@@ -42,6 +42,9 @@ MUST_CHECK enum err_code queue_add(struct queue *q, const char *key, int64_t due
 bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_BYTES],
                 int64_t *out_wait_ms);
 
+/* How long the key that has been due longest has been so; 0: none is due. */
+int64_t queue_late_ms(const struct queue *q, int64_t now_ms);
+
 /* The key has been handled: forget it, unless it was added again meanwhile. */
 void queue_done(struct queue *q, const char *key);
 

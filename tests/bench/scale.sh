@@ -65,7 +65,8 @@ end_jobs() { # end_jobs NAME COUNT STATUS: as the operator leaves them
 
 # --- what is measured ---
 metrics() { curl -s "http://127.0.0.1:$port/metrics"; }
-metric() { metrics | awk -v name="$1" '$1 == name { print $2 }'; }
+# metric NAME: the sum of its samples, whatever their labels
+metric() { metrics | awk -v name="$1" '{ family = $1; sub(/[{].*/, "", family) } family == name { n += $2 } END { printf("%.0f\n", n) }'; }
 peak_mib() { awk '/VmHWM/ { printf("%.1f", $2 / 1024) }' "/proc/$operator/status"; }
 cpu_s() { awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hz }' "/proc/$operator/stat"; }
 # p99_ms [BEFORE]: of reconciles (since these metrics), the bound of the histogram's bucket

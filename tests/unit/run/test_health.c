@@ -81,7 +81,7 @@ static void ask(const char *request, char *out, size_t bytes)
 
 static void health_answers_while_nothing_else_does(void **state)
 {
-    char text[1024];
+    char text[2048];
 
     (void)state;
     ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof text);
@@ -90,7 +90,7 @@ static void health_answers_while_nothing_else_does(void **state)
 
 static void health_tells_that_the_loop_does_not_turn(void **state)
 {
-    char text[1024];
+    char text[2048];
 
     (void)state;
     stalled_ms = HEALTH_STALLED_MS / 2;
@@ -104,7 +104,7 @@ static void health_tells_that_the_loop_does_not_turn(void **state)
 
 static void health_is_ready_when_that_was_published(void **state)
 {
-    char text[1024];
+    char text[2048];
 
     (void)state;
     publish(false);
@@ -117,18 +117,18 @@ static void health_is_ready_when_that_was_published(void **state)
 
 static void health_metrics_have_the_content_type_that_prometheus_wants(void **state)
 {
-    char text[1024];
+    char text[2048];
 
     (void)state;
     publish(true);
     ask("GET /metrics HTTP/1.1\r\n\r\n", text, sizeof text);
     assert_non_null(strstr(text, "Content-Type: text/plain; version=0.0.4\r\n"));
-    assert_non_null(strstr(text, "\r\n\r\nskyjob_jobs 3\n"));
+    assert_non_null(strstr(text, "\r\n\r\nskyjob_jobs 3\n# HELP process_cpu_seconds_total "));
 }
 
 static void health_refuses_what_it_does_not_serve(void **state)
 {
-    char text[1024];
+    char text[2048];
 
     (void)state;
     ask("GET /../etc/passwd HTTP/1.1\r\n\r\n", text, sizeof text);
@@ -142,7 +142,7 @@ static void health_refuses_what_it_does_not_serve(void **state)
 static void health_outlives_clients_that_only_connect(void **state)
 {
     int fds[CLIENTS];
-    char text[1024];
+    char text[2048];
 
     (void)state;
     for (int i = 0; i < CLIENTS; i++)

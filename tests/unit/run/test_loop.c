@@ -241,9 +241,9 @@ static void loop_looks_after_the_jobs_of_each_namespace_in_a_list(void **state)
     namespaces = two;
     start(replies, sizeof replies / sizeof *replies, &thread, &rc);
     wait_for_calls();
-    while (metric("\nskyjob_jobs ") < 2 && clock_now_ms() < end_ms)
+    while (metric("\nskyjob_jobs{state=\"Pending\"} ") < 2 && clock_now_ms() < end_ms)
         (void)usleep(1000);
-    assert_int_equal(metric("\nskyjob_jobs "), 2);
+    assert_int_equal(metric("\nskyjob_jobs{state=\"Pending\"} "), 2);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
@@ -295,6 +295,8 @@ static void loop_retries_a_job_when_the_server_has_asked_it_to(void **state)
     wait_for_calls();
     /* A try in between would have been one more, refused before it was sent. */
     assert_int_equal(metric("\nskyjob_reconcile_errors_total "), 2);
+    assert_int_equal(metric("\nskyjob_kube_requests_total{code=\"429\"} "), 2);
+    assert_int_equal(metric("\nskyjob_jobs{state=\"Pending\"} "), 1);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
@@ -421,6 +423,7 @@ static void loop_that_does_not_lead_reconciles_nothing_and_then_all(void **state
     assert_int_equal(ask("/readyz"), 200);
     assert_int_equal(metric("\nskyjob_reconcile_seconds_count "), 0); /* seconds to go */
     assert_int_equal(metric("\nskyjob_leader "), 0);
+    assert_int_equal(metric("\nskyjob_queue_delay_seconds "), 0); /* the leader's is looked at */
     while (metric("\nskyjob_reconcile_seconds_count ") < 1 && clock_now_ms() < end_ms)
         (void)usleep(1000);
     assert_in_range(metric("\nskyjob_reconcile_seconds_count "), 1, 1000);

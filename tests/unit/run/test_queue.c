@@ -103,6 +103,21 @@ static void queue_keeps_order_among_many(void **state)
     queue_deinit(&q);
 }
 
+static void queue_knows_how_late_it_is(void **state)
+{
+    struct queue q = {0};
+
+    (void)state;
+    assert_int_equal(queue_late_ms(&q, 100), 0);
+    add(&q, "a", 50);
+    add(&q, "b", 70);
+    assert_int_equal(queue_late_ms(&q, 40), 0);
+    assert_int_equal(queue_late_ms(&q, 90), 40);
+    assert_true(queue_take(&q, 90, key, &wait_ms));
+    assert_int_equal(queue_late_ms(&q, 90), 20); /* what is in progress is not late */
+    queue_deinit(&q);
+}
+
 static void queue_refuses_a_key_that_is_too_long(void **state)
 {
     struct queue q = {0};
@@ -122,6 +137,7 @@ int main(void)
         cmocka_unit_test(queue_moves_a_waiting_key_only_earlier),
         cmocka_unit_test(queue_never_hands_out_a_key_that_is_in_progress),
         cmocka_unit_test(queue_keeps_order_among_many),
+        cmocka_unit_test(queue_knows_how_late_it_is),
         cmocka_unit_test(queue_refuses_a_key_that_is_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
