@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "control/manifest.h"
 #include "http/http.h"
 #include "kube/client.h"
 #include "run/loop.h"
@@ -37,6 +38,8 @@ static void print_usage(FILE *to)
         "skyjob-operator " SKYJOB_VERSION " - trains SkyJobs on the nodes of a cluster\n\n"
         "  --worker-image IMAGE            the workers' image, unless the job names another\n"
         "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
+        "  --worker-user UID               user and group of workers; default 65532; \"none\"\n"
+        "                                  where the platform gives pods a user and an fsGroup\n"
         "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
         "                                  than that of all others\n"
         "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
@@ -77,6 +80,20 @@ static bool copy(const char *text, size_t n, char *out, size_t bytes)
     return n < bytes;
 }
 
+/* Not root: pods are of the restricted standard. */
+static bool take_user(const char *text, int64_t *out)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    if (strcmp(text, "none") == 0) {
+        *out = 0;
+        return true;
+    }
+    *out = n;
+    return *text >= '1' && *text <= '9' && *end == '\0' && n <= INT32_MAX;
+}
+
 /* Returns whether the value of an option is valid. */
 static bool take_option(int c, const char *value, struct options *o)
 {
@@ -108,6 +125,8 @@ static bool take_option(int c, const char *value, struct options *o)
     case 'p':
         return find_word(policies, value) >= 0 &&
                copy(value, n, s->pull_policy, sizeof s->pull_policy);
+    case 'u':
+        return take_user(value, &s->worker_user);
     case 'b':
         return copy(value, n, s->probe_priority_class, sizeof s->probe_priority_class);
     case 'y':
@@ -139,6 +158,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"namespace", required_argument, NULL, 'n'},
         {"worker-image", required_argument, NULL, 'i'},
         {"worker-image-pull-policy", required_argument, NULL, 'p'},
+        {"worker-user", required_argument, NULL, 'u'},
         {"probe-priority-class", required_argument, NULL, 'b'},
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
@@ -242,7 +262,8 @@ static void on_lost(void *ctx)
 int main(int argc, char **argv)
 {
     struct options o = {
-        .loop = {.health_address = "0.0.0.0:8081", .settings = {.has_network_policies = true}}};
+        .loop = {.health_address = "0.0.0.0:8081",
+                 .settings = {.has_network_policies = true, .worker_user = MANIFEST_USER}}};
     struct lease *lease = NULL;
     struct kube_options client_options = {
         .calls_per_second = 100, .calls_burst = 200, .ctx = &lease};

@@ -153,7 +153,7 @@ static const char pod_template[] =
     "      'tolerationSeconds': 30},"
     "     *tolerations],"
     "   'securityContext': {"
-    "     'runAsNonRoot': true, 'runAsUser': 65532, 'runAsGroup': 65532, 'fsGroup': 65532,"
+    "     'runAsNonRoot': true, 'runAsUser': $user, 'runAsGroup': $user, 'fsGroup': $user,"
     "     'seccompProfile': {'type': 'RuntimeDefault'}},"
     "   'containers': [{"
     "     'name': 'worker',"
@@ -333,6 +333,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_V("pull_secrets", json_get(worker, "imagePullSecrets")),
         JSONT_V("node_selector", json_get(worker, "nodeSelector")),
         JSONT_V("tolerations", json_get(worker, "tolerations")),
+        JSONT_I_IF("user", settings->worker_user > 0, settings->worker_user),
         JSONT_S("node", p->node),
         JSONT_S("image", manifest_image(seen, spec)),
         JSONT_S("pull_policy", is_our_image && settings->pull_policy[0] ? settings->pull_policy

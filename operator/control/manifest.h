@@ -12,6 +12,9 @@
 #define MANIFEST_MAX_BYTES       ((size_t)1 << 20) /* a revision in a string */
 #define MANIFEST_ONESHOT_SECONDS 120 /* a probe or reader that takes longer is ended */
 
+/* The user of the worker's image. */
+#define MANIFEST_USER 65532
+
 #define MANIFEST_SPEC_KEY "spec.json"
 #define MANIFEST_KEY_KEY  "key"
 

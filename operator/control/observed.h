@@ -131,9 +131,10 @@ struct seen_problem {
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
-    char pull_policy[SPEC_WORD_BYTES];            /* "": the spec's */
-    char probe_priority_class[NODE_NAME_BYTES];   /* of probes; "": the cluster's default */
-    bool has_network_policies;                    /* jobs get one each */
+    char pull_policy[SPEC_WORD_BYTES];          /* "": the spec's */
+    char probe_priority_class[NODE_NAME_BYTES]; /* of probes; "": the cluster's default */
+    bool has_network_policies;                  /* jobs get one each */
+    int64_t worker_user; /* uid and group of the jobs' pods; 0: the platform gives them one */
     char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
     char operator_labels[SETTINGS_LABELS_BYTES];  /* of those: "key=value,key=value" */
 };

@@ -336,7 +336,14 @@ static bool is_default(const char *key)
     return false;
 }
 
-static bool is_same(const struct json *object, const struct json *made)
+/* What a platform adds to a pod without a user, such as OpenShift. */
+static bool is_of_user(const char *key)
+{
+    return strcmp(key, "runAsUser") == 0 || strcmp(key, "fsGroup") == 0 ||
+           strcmp(key, "seLinuxOptions") == 0;
+}
+
+static bool is_same(const struct json *object, const struct json *made, bool lacks_user)
 {
     const struct json *v = json_first(object);
     int64_t n;
@@ -344,10 +351,11 @@ static bool is_same(const struct json *object, const struct json *made)
 
     if (json_kind_of(made) == JSON_OBJECT) {
         for (; v; v = json_next(v))
-            if (!json_get(made, json_key(v)) && !is_default(json_key(v)))
+            if (!json_get(made, json_key(v)) && !is_default(json_key(v)) &&
+                !(lacks_user && is_of_user(json_key(v))))
                 return false;
         for (v = json_first(made); v; v = json_next(v))
-            if (!is_same(json_get(object, json_key(v)), v))
+            if (!is_same(json_get(object, json_key(v)), v, lacks_user))
                 return false;
         return json_kind_of(object) == JSON_OBJECT;
     }
@@ -358,7 +366,7 @@ static bool is_same(const struct json *object, const struct json *made)
     if (json_kind_of(object) != JSON_ARRAY || json_count(object) != json_count(made))
         return false;
     for (made = json_first(made); made; made = json_next(made), v = json_next(v))
-        if (!is_same(v, made))
+        if (!is_same(v, made, lacks_user))
             return false;
     return true;
 }
@@ -366,12 +374,14 @@ static bool is_same(const struct json *object, const struct json *made)
 bool parse_is_as_made(const struct json *object, const struct json *made)
 {
     const struct json *labels = metadata(object, "labels");
+    const struct json *security = json_path(made, "spec.securityContext");
+    bool lacks_user = security && !json_get(security, "runAsUser");
 
     for (const struct json *m = json_first(metadata(made, "labels")); m; m = json_next(m))
         if (!json_equal(json_get(labels, json_key(m)), m))
             return false;
     return json_equal(metadata(object, "name"), metadata(made, "name")) &&
-           is_same(json_get(object, "spec"), json_get(made, "spec"));
+           is_same(json_get(object, "spec"), json_get(made, "spec"), lacks_user);
 }
 
 /* --- volumes --- */

@@ -53,6 +53,7 @@ struct world *world_new(const char *spec)
     (void)snprintf(w->seen.namespace, sizeof w->seen.namespace, "team");
     (void)snprintf(w->seen.name, sizeof w->seen.name, "mnli");
     (void)snprintf(w->seen.uid, sizeof w->seen.uid, "0b7d");
+    w->seen.settings.worker_user = MANIFEST_USER;
     (void)snprintf(w->seen.settings.worker_image, sizeof w->seen.settings.worker_image, "worker:1");
     for (int i = 0; i < WORLD_NODES; i++) {
         struct node_object *n = &w->nodes[i];

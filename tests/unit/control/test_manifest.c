@@ -447,6 +447,34 @@ static void manifest_of_a_pod_keeps_the_restricted_standard(void **state)
     world_free(w);
 }
 
+static void check_user(const struct json *pod, int64_t want)
+{
+    static const char *const keys[] = {"runAsUser", "runAsGroup", "fsGroup"};
+    const struct json *security = json_path(pod, "spec.securityContext");
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_int_equal(json_i64(json_get(security, keys[i]), -1), want);
+}
+
+static void manifest_of_a_pod_has_the_user_of_the_settings_or_none(void **state)
+{
+    static const int64_t users[][2] = {{65532, 65532}, {1000, 1000}, {0, -1}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct world *w = planned_world();
+        struct json *pod;
+
+        if (i > 0)
+            w->seen.settings.worker_user = users[i][0];
+        pod = stage_pod(w, 0);
+        check_user(pod, users[i][1]);
+        assert_true(json_bool(json_path(pod, "spec.securityContext.runAsNonRoot"), false));
+        json_free(pod);
+        world_free(w);
+    }
+}
+
 static void manifest_owns_what_it_makes(void **state)
 {
     struct world *w = planned_world();
@@ -981,6 +1009,7 @@ int main(void)
         cmocka_unit_test(manifest_of_random_weights_has_no_model),
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
         cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
+        cmocka_unit_test(manifest_of_a_pod_has_the_user_of_the_settings_or_none),
         cmocka_unit_test(manifest_owns_what_it_makes),
         cmocka_unit_test(manifest_of_a_revision_reads_back_as_the_revision),
         cmocka_unit_test(manifest_of_a_lost_revision_is_the_same_byte_for_byte),

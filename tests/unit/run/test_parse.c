@@ -116,6 +116,38 @@ static void check_pod_row(void **state)
     json_free(body);
 }
 
+#define SECURE(pod, more)                                                                          \
+    POD(MINE, "\"securityContext\":{\"runAsNonRoot\":true" pod                                     \
+              "}," BOX(",\"securityContext\":{\"readOnlyRootFilesystem\":true" more "}"))
+
+/* As OpenShift does. */
+static void parse_takes_a_user_from_the_platform_only_if_we_give_none(void **state)
+{
+    static const char of_pod[] =
+        SECURE(",\"fsGroup\":7,\"seLinuxOptions\":{\"level\":\"s0\"}", ",\"runAsUser\":7");
+    static const struct {
+        const char *made, *pod;
+        bool want;
+    } cases[] = {
+        {SECURE("", ""), of_pod, true},
+        {SECURE("", ""), SECURE("", ",\"privileged\":true"), false},
+        {SECURE("", ""), SECURE("", ",\"runAsNonRoot\":false"), false},
+        {SECURE(",\"runAsUser\":5", ""), of_pod, false},
+        {SECURE(",\"runAsUser\":5", ""), SECURE(",\"runAsUser\":5", ",\"runAsUser\":7"), false},
+        {SECURE(",\"runAsUser\":5", ""), SECURE(",\"runAsUser\":5", ""), true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct json *body = parse(cases[i].made);
+        struct json *object = parse(cases[i].pod);
+
+        assert_int_equal(parse_is_as_made(object, body), cases[i].want);
+        json_free(object);
+        json_free(body);
+    }
+}
+
 static struct json *parse_file(const char *path)
 {
     struct buf text = {.max = 65536};
@@ -154,7 +186,7 @@ static void parse_knows_its_pods_as_an_api_server_stores_them(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + N_POD_ROWS + 1];
+    struct CMUnitTest tests[N_ROWS + N_POD_ROWS + 2];
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){
@@ -164,5 +196,7 @@ int main(void)
             .name = pod_rows[i].name, .test_func = check_pod_row, .initial_state = &pod_rows[i]};
     tests[N_ROWS + N_POD_ROWS] =
         (struct CMUnitTest)cmocka_unit_test(parse_knows_its_pods_as_an_api_server_stores_them);
-    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS + 1, NULL, NULL);
+    tests[N_ROWS + N_POD_ROWS + 1] = (struct CMUnitTest)cmocka_unit_test(
+        parse_takes_a_user_from_the_platform_only_if_we_give_none);
+    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS + 2, NULL, NULL);
 }
