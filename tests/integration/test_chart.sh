@@ -27,7 +27,8 @@ lints() { helm lint --strict charts/skyjob; }
 bad_values() {
     refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
         refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud &&
-        refused replicas --set replicas=0
+        refused replicas --set replicas=0 &&
+        refused metrics.alerts --set metrics.alerts.enable=true
 }
 operators() { # of several one may be taken away at a time
     # shellcheck disable=SC2016 # the kubelet fills it in
@@ -69,6 +70,26 @@ probe_priority() { # one of the chart's own, another one, or none
         grep -qx 'preemptionPolicy: Never' "$dir/text" || return
     render --set probePriorityClass.create=false >"$dir/text" && ! grep -q '^kind: PriorityClass\|probe-priority-class' "$dir/text" &&
         render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
+}
+families() { grep -oE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c | tr -d '"' | sort -u; }
+named_in() { grep -ohE '(skyjob|process)_[a-z_]+' "$@" | sed -E 's/_(bucket|sum|count)$//' | sort -u; }
+known_families() { # an alert on a metric that is not there would never fire
+    local file
+    for file in charts/skyjob/files/alerts.yaml charts/skyjob/files/dashboard.json; do
+        named_in "$file" | has . && ! comm -13 <(families) <(named_in "$file") | grep . || return
+    done
+}
+monitoring() { # on demand, and what is rendered is what the files have
+    local all='metrics.podMonitor.enabled=true,metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
+    ! render | has 'monitoring.coreos.com\|grafana' && render --set "$all" >"$dir/text" || return
+    grep -A2 -x '  podMetricsEndpoints:' "$dir/text" | has 'port: health' && grep -q 'grafana_dashboard: "1"' "$dir/text" || return
+    [ "$(grep -c ' alert: ' charts/skyjob/files/alerts.yaml)" = 5 ] || return
+    while read -r alert; do
+        grep -q -- "- alert: $alert$" "$dir/text" || return
+    done < <(sed -n 's/.* alert: //p' charts/skyjob/files/alerts.yaml)
+    # shellcheck disable=SC2016 # Prometheus fills it in
+    grep -qF '{{ $value | humanizePercentage }}' "$dir/text" &&
+        sed -n '/^  skyjob.json:/,/^---/s/^    //p' "$dir/text" | diff charts/skyjob/files/dashboard.json -
 }
 installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
@@ -112,6 +133,8 @@ check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
 check 'probes get a priority class below everything else, another one, or none' probe_priority
+check 'alerts and dashboard name only metrics that the operator writes' known_families
+check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights it needs and no dangerous ones' rights
 check 'people with the view role may look at SkyJobs' users_may
