@@ -27,7 +27,7 @@ lints() { helm lint --strict charts/skyjob; }
 bad_values() {
     refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
         refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud &&
-        refused replicas --set replicas=0 &&
+        refused replicas --set replicas=0 && refused workerUser --set workerUser=0 &&
         refused metrics.alerts --set metrics.alerts.enable=true
 }
 operators() { # of several one may be taken away at a time
@@ -91,6 +91,14 @@ monitoring() { # on demand, and what is rendered is what the files have
     grep -qF '{{ $value | humanizePercentage }}' "$dir/text" &&
         sed -n '/^  skyjob.json:/,/^---/s/^    //p' "$dir/text" | diff charts/skyjob/files/dashboard.json -
 }
+security() { # as the image has it, or as the platform wants it
+    render -s templates/deployment.yaml >"$dir/text" && [ "$(grep -c 'runAs.*: 65532$' "$dir/text")" = 2 ] &&
+        grep -q 'readOnlyRootFilesystem: true' "$dir/text" && ! grep -q -- --worker-user "$dir/text" || return
+    render -s templates/deployment.yaml --set podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,workerUser= >"$dir/text" &&
+        ! grep -q 'runAsUser\|runAsGroup' "$dir/text" && grep -q 'runAsNonRoot: true' "$dir/text" && grep -q -- '- --worker-user=none$' "$dir/text" || return
+    render --set workerUser=1000660000,securityContext.runAsUser=7 >"$dir/text" && grep -q -- '- --worker-user=1000660000$' "$dir/text" &&
+        grep -q '^            runAsUser: 7$' "$dir/text"
+}
 installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
         kubectl label namespace skyjob-system pod-security.kubernetes.io/enforce=restricted &&
@@ -135,6 +143,7 @@ check 'the operator and, through it, all jobs have a NetworkPolicy unless told o
 check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'alerts and dashboard name only metrics that the operator writes' known_families
 check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring
+check 'users of pods are as the image has them, others, or none' security
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights it needs and no dangerous ones' rights
 check 'people with the view role may look at SkyJobs' users_may
