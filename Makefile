@@ -96,6 +96,7 @@ SUPPORT_balance := instances
 SUPPORT_http := loopback
 SUPPORT_kube := loopback
 SUPPORT_run  := loopback
+SUPPORT_cli  := loopback
 SUPPORT_control := world row
 SUPPORT_fleet := loopback
 SUPPORT_wire := proxy

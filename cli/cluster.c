@@ -12,15 +12,6 @@
 
 const struct kube_resource cluster_skyjobs = {NAMES_SKYJOBS, true};
 
-struct kube_ref cluster_job(const struct kube_client *client, const char *namespace,
-                            const char *name)
-{
-    return (struct kube_ref){.resource = &cluster_skyjobs,
-                             .namespace =
-                                 namespace ? namespace : kube_client_config(client)->namespace,
-                             .name = name};
-}
-
 static const char *text_of(const struct json *object, const char *path)
 {
     return json_string(json_path(object, path), "");

@@ -15,9 +15,6 @@
 #define CLUSTER_FILE_MAX_BYTES ((size_t)64 << 20)
 
 extern const struct kube_resource cluster_skyjobs;
-/* The SkyJob of this name; `namespace` NULL: that of the kubeconfig. Texts are borrowed. */
-struct kube_ref cluster_job(const struct kube_client *client, const char *namespace,
-                            const char *name);
 
 /* Zeroed but for `job`, it is empty. */
 struct cluster {

@@ -1,35 +1,14 @@
 /* kubectl-skyjob status: the progress of a job in the cluster, once or until it has ended. */
-#include <getopt.h> /* optind */
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/cluster.h"
-#include "cli/command.h"
 #include "cli/show.h"
+#include "cli/target.h"
 
-struct arguments {
-    const char *name;
-    const char *namespace;
-    const char *kubeconfig;
-    const char *context;
-    bool follows;
+struct followed {
+    bool follows; /* an argument */
+    struct status status;
 };
-
-static bool read_arguments(int argc, char **argv, struct arguments *a)
-{
-    const struct command_option options[] = {
-        {"namespace", 'n', .value = &a->namespace},
-        {"follow", 'f', .is_set = &a->follows},
-        {"kubeconfig", .value = &a->kubeconfig},
-        {"context", .value = &a->context},
-        {.name = NULL},
-    };
-
-    if (!command_options(argc, argv, options) || optind != argc - 1)
-        return false;
-    a->name = argv[optind];
-    return true;
-}
 
 /* Print what has changed. */
 static void print_news(const struct status *s, struct show *show, int *revision)
@@ -56,26 +35,23 @@ static void print_news(const struct status *s, struct show *show, int *revision)
 }
 
 /* Once, or until the job has ended or Ctrl-C. */
-static enum err_code watch(struct kube_client *client, const struct kube_ref *ref, bool follows,
-                           struct status *status, struct err *err)
+static enum err_code watch(void *ctx, struct target *t, struct err *err)
 {
+    struct followed *f = ctx;
     struct show show;
     int revision = 0;
     bool was_seen = false;
     enum err_code rc;
 
+    interrupt_catch();
     show_init(&show, stdout);
-    show.is_tty = show.is_tty && follows; /* else a line need not fit the width */
+    show.is_tty = show.is_tty && f->follows; /* else a line need not fit the width */
     for (;;) {
-        struct json *object = NULL;
-
-        rc = kube_get(client, ref, &object, err);
+        rc = target_get(t, &f->status, NULL, err);
         if (rc == ERR_OK) {
             was_seen = true;
-            status_read(json_get(object, "status"), status);
-            json_free(object);
-            print_news(status, &show, &revision);
-            if (!follows || status_is_final(status))
+            print_news(&f->status, &show, &revision);
+            if (!f->follows || status_is_final(&f->status))
                 break;
         } else if (!was_seen || !err_is_transient(rc)) {
             break;
@@ -93,23 +69,12 @@ static enum err_code watch(struct kube_client *client, const struct kube_ref *re
 
 int command_status(int argc, char **argv)
 {
-    struct arguments a = {.name = NULL};
-    struct status status = {.revision = 0};
-    struct connection c;
-    struct err err;
-    enum err_code rc;
+    struct followed f = {.follows = false};
+    const struct command_option options[] = {
+        {"follow", 'f', .is_set = &f.follows},
+        {.name = NULL},
+    };
+    int code = target_run(argc, argv, options, (struct target_action){&f, watch});
 
-    if (!read_arguments(argc, argv, &a))
-        return command_usage(argv[0]);
-    interrupt_catch();
-    rc = connection_open(a.kubeconfig, a.context, &c, &err);
-    if (rc == ERR_OK) {
-        const struct kube_ref ref = cluster_job(c.client, a.namespace, a.name);
-
-        rc = watch(c.client, &ref, a.follows, &status, &err);
-    }
-    connection_close(&c);
-    if (rc != ERR_OK)
-        return command_failed(&err);
-    return status_is(&status, CONDITION_FAILED) ? EXIT_FAILED : EXIT_DONE;
+    return status_is(&f.status, CONDITION_FAILED) ? EXIT_FAILED : code;
 }
