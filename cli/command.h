@@ -14,6 +14,8 @@ int command_tune(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_checkpoint(int argc, char **argv);
 int command_replan(int argc, char **argv);
+int command_suspend(int argc, char **argv);
+int command_resume(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16
 #define COMMAND_REPEATS_MAX 16

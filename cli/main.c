@@ -72,6 +72,11 @@ static const struct {
     {"replan", command_replan, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have the operator look for a better cut of a running job at once, with the speeds that its\n"
      "workers have now. The answer is an Event of the job, and in its status.rebalance.\n"},
+    {"suspend", command_suspend, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Have a job in the cluster write a checkpoint and give its nodes back, by its spec.suspend.\n"
+     "Exits with 1 if the operator answers that its checkpoints would be lost.\n"},
+    {"resume", command_resume, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Have a suspended job planned again; it goes on from its checkpoint.\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };

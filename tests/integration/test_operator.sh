@@ -610,11 +610,15 @@ suspended() { # twice, and the operator dies in between
     [ "$(field paused '{.status.restarts}')" = 0 ] && as_undisturbed paused
 }
 suspended_first() {
-    job parked '  suspend: true' && until_true 10 is parked Suspended 'True Suspended' && no_pods && suspend parked false && completes parked &&
-        [ "$(field parked '{.status.revision} {.status.restarts}')" = '1 0' ]
+    job parked '  suspend: true' && until_true 10 is parked Suspended 'True Suspended' && no_pods &&
+        "$OUT/bin/kubectl-skyjob" suspend parked | has 'is true already: Suspended before training has begun' &&
+        "$OUT/bin/kubectl-skyjob" resume parked && completes parked &&
+        [ "$(field parked '{.status.revision} {.status.restarts}')" = '1 0' ] &&
+        ! "$OUT/bin/kubectl-skyjob" suspend parked 2>"$dir/text" && grep 'is Complete: there is nothing to suspend' "$dir/text"
 }
 not_suspended() { # its checkpoints would go with its pods
-    steps=700 job homebound "$stages3" && trains homebound && suspend homebound true && until_true 10 is homebound Suspended 'False CannotSuspend' &&
+    steps=700 job homebound "$stages3" && trains homebound && ! "$OUT/bin/kubectl-skyjob" suspend homebound 2>"$dir/text" &&
+        grep 'homebound cannot be suspended: The job trains on: .*spec.checkpoint.store' "$dir/text" && is homebound Suspended 'False CannotSuspend' &&
         has_event 'CannotSuspend: .*spec.checkpoint.store' && completes homebound
 }
 expires() { job brief '  ttlSecondsAfterFinished: 3' && completes brief && until_true 15 is_gone brief && until_true 10 nothing_of brief; }
