@@ -1,8 +1,10 @@
 #include "cli/command.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* The only state in this folder: a signal handler can reach nothing else. */
@@ -47,6 +49,37 @@ bool command_options(int argc, char **argv, const struct command_option *options
             *options[i].is_set = true;
     }
     return true;
+}
+
+enum err_code command_number(const char *option, const char *text, double min, double max,
+                             double *inout, struct err *err)
+{
+    char *end;
+    double value;
+
+    if (!text)
+        return ERR_OK;
+    value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= min && value <= max))
+        return err_set(err, ERR_INVALID,
+                       "--%s: must be a number from %.10g to %.10g, not \"%.40s\"", option, min,
+                       max, text);
+    *inout = value;
+    return ERR_OK;
+}
+
+enum err_code command_count(const char *option, const char *text, int min, int max, int *inout,
+                            struct err *err)
+{
+    double value = *inout;
+    enum err_code rc = command_number(option, text, min, max, &value, err);
+
+    if (rc == ERR_OK && value != floor(value))
+        return err_set(err, ERR_INVALID, "--%s: must be a whole number, not \"%.40s\"", option,
+                       text);
+    if (rc == ERR_OK)
+        *inout = (int)value;
+    return rc;
 }
 
 int command_failed(const struct err *err)

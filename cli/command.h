@@ -31,6 +31,13 @@ struct command_option {
 /* Read the options; optind is then the index of the first other argument. Returns false after
  * reporting an invalid one. */
 bool command_options(int argc, char **argv, const struct command_option *options);
+/* The value of --option, a number from `min` to `max`; without one (NULL) *inout stays.
+ * ERR_INVALID.
+ */
+MUST_CHECK enum err_code command_number(const char *option, const char *text, double min,
+                                        double max, double *inout, struct err *err);
+MUST_CHECK enum err_code command_count(const char *option, const char *text, int min, int max,
+                                       int *inout, struct err *err);
 /* Print the error and return its exit code. */
 int command_failed(const struct err *err);
 /* After a usage error. */

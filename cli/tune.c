@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,37 +55,6 @@ static bool read_arguments(int argc, char **argv, struct tune *t)
 }
 
 /* --- what can be checked before a minute is spent --- */
-
-static enum err_code read_number(const char *option, const char *text, double min, double max,
-                                 double *inout, struct err *err)
-{
-    char *end;
-    double value;
-
-    if (!text)
-        return ERR_OK;
-    value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= min && value <= max))
-        return err_set(err, ERR_INVALID,
-                       "--%s: must be a number from %.10g to %.10g, not \"%.40s\"", option, min,
-                       max, text);
-    *inout = value;
-    return ERR_OK;
-}
-
-static enum err_code read_count(const char *option, const char *text, int min, int max, int *inout,
-                                struct err *err)
-{
-    double value = *inout;
-    enum err_code rc = read_number(option, text, min, max, &value, err);
-
-    if (rc == ERR_OK && value != floor(value))
-        return err_set(err, ERR_INVALID, "--%s: must be a whole number, not \"%.40s\"", option,
-                       text);
-    if (rc == ERR_OK)
-        *inout = (int)value;
-    return rc;
-}
 
 static enum err_code check_steps(int64_t n, struct err *err)
 {
@@ -155,12 +123,12 @@ static enum err_code prepare(struct tune *t, struct err *err)
 {
     enum task_metric list[TASK_METRICS];
     int n_runs = RUNS_DEFAULT;
-    enum err_code rc = read_number("margin", t->margin, 0, POINTS_MAX, &t->tuning.points, err);
+    enum err_code rc = command_number("margin", t->margin, 0, POINTS_MAX, &t->tuning.points, err);
 
     if (rc == ERR_OK)
-        rc = read_count("runs", t->n_runs, TUNER_RUNS_MIN, TUNER_RUNS_MAX, &n_runs, err);
+        rc = command_count("runs", t->n_runs, TUNER_RUNS_MIN, TUNER_RUNS_MAX, &n_runs, err);
     if (rc == ERR_OK)
-        rc = read_count("steps", t->n_steps, TUNER_STEPS_MIN, STEPS_MAX, &t->tuning.steps, err);
+        rc = command_count("steps", t->n_steps, TUNER_STEPS_MIN, STEPS_MAX, &t->tuning.steps, err);
     if (rc == ERR_OK)
         rc = check_output(t->output, err);
     if (rc == ERR_OK)

@@ -84,11 +84,29 @@ static void command_options_may_be_repeated_where_that_has_a_meaning(void **stat
     assert_false(read_options(n, many));
 }
 
+static void command_counts_are_whole_numbers_within_their_bounds(void **state)
+{
+    static const char *const bad[] = {"", "0", "11", "2.5", "3x", "nan", "-1"};
+    struct err err = {0};
+    int n = 7;
+
+    (void)state;
+    assert_int_equal(command_count("runs", NULL, 1, 10, &n, &err), ERR_OK);
+    assert_int_equal(n, 7);
+    assert_int_equal(command_count("runs", "10", 1, 10, &n, &err), ERR_OK);
+    assert_int_equal(n, 10);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(command_count("runs", bad[i], 1, 10, &n, &err), ERR_INVALID);
+    assert_int_equal(n, 10);
+    assert_string_equal(err.text, "--runs: must be a number from 1 to 10, not \"-1\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(command_options_may_be_short_or_long),
         cmocka_unit_test(command_options_may_be_repeated_where_that_has_a_meaning),
+        cmocka_unit_test(command_counts_are_whole_numbers_within_their_bounds),
         cmocka_unit_test(command_options_that_are_unknown_or_lack_a_value_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
