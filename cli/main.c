@@ -77,6 +77,11 @@ static const struct {
      "Exits with 1 if the operator answers that its checkpoints would be lost.\n"},
     {"resume", command_resume, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a suspended job planned again; it goes on from its checkpoint.\n"},
+    {"delete", command_delete,
+     " NAME [-n NAMESPACE] [--wait [--timeout SECONDS]] [--kubeconfig FILE] [--context NAME]",
+     "Delete a job from the cluster; its workers end.\n"
+     "  --wait                   until the job and its pods are gone\n"
+     "  --timeout SECONDS        fail if they are not after this time; default: 60\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };
