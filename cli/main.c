@@ -82,6 +82,13 @@ static const struct {
      "Delete a job from the cluster; its workers end.\n"
      "  --wait                   until the job and its pods are gone\n"
      "  --timeout SECONDS        fail if they are not after this time; default: 60\n"},
+    {"nodes", command_nodes,
+     " [--kubeconfig FILE] [--context NAME]\n"
+     "  kubectl-skyjob nodes --measure NODE...|--all [--kubeconfig FILE] [--context NAME]",
+     "Show what is known of the cluster's nodes: their speed with all CPU, whether it was "
+     "measured\n"
+     "or declared, and when. A measurement counts for jobs of the same shapes and data.\n"
+     "  --measure                have these nodes, or all, measured again, before the next plan\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };

@@ -35,6 +35,20 @@ void show_duration(double seconds, char out[static 32])
         (void)snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
 }
 
+void show_age(int64_t ms, char out[static 32])
+{
+    long long s = ms > 0 ? ms / 1000 : 0;
+
+    if (s < 120)
+        (void)snprintf(out, 32, "%llds", s);
+    else if (s < 120 * 60)
+        (void)snprintf(out, 32, "%lldm", s / 60);
+    else if (s < 48 * 3600)
+        (void)snprintf(out, 32, "%lldh", s / 3600);
+    else
+        (void)snprintf(out, 32, "%lldd", s / 86400);
+}
+
 int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1])
 {
     static const char gap[] = "...";

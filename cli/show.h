@@ -39,6 +39,8 @@ void show_evaluation(const struct json *evaluation, char out[static SHOW_SUMMARY
 /* 12345678 becomes "12,345,678"; seconds become "1:02:03". */
 void show_number(double value, char out[static 32]);
 void show_duration(double seconds, char out[static 32]);
+/* "41s", "12m", "5h", "3d" */
+void show_age(int64_t ms, char out[static 32]);
 
 /* Of a job in the cluster. */
 /* One line: how far training is, or what the job waits for. */

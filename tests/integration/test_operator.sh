@@ -1049,6 +1049,14 @@ measures_once() { # the next job believes what the first one left, until the nod
     job other "$stages3" && completes other && [ "$(probes_of other)" = 1 ] &&
         kubectl get node n3 -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' | grep '"for":{"cpuMilli":400,'
 }
+measures_on_command() {
+    settle_marks
+    "$OUT/bin/kubectl-skyjob" nodes >"$dir/text"
+    cat "$dir/text"
+    grep -E '^n3 +yes +[0-9.]+ +1\.0Gi +0\.[45] +[0-9]+[smh] +$' "$dir/text" && "$OUT/bin/kubectl-skyjob" nodes --measure n3 &&
+        "$OUT/bin/kubectl-skyjob" nodes | grep -E '^n3 +yes +unknown' &&
+        job commanded "$stages3" && completes commanded && [ "$(probes_of commanded)" = 1 ] && "$OUT/bin/kubectl-skyjob" nodes | grep -E '^n3 +yes +[0-9.]+ '
+}
 same_measured() { # speeds, lengths, pace and links from probes: the same plan, to the millisecond
     local file=$dir/measured.yaml
     settle_marks
@@ -1264,6 +1272,7 @@ check 'a model whose sizes cannot be read is reported' no_sizes
 check 'fake sizes of a model are not believed' fake_sizes
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'a node is measured once, and again when it has changed' measures_once
+check 'a node is measured again on command' measures_on_command
 check 'a plan made on the command line takes what probes have measured' same_measured
 check 'probes read data in a claim that any node can read, and no other' measures_claims
 check 'with probe Always nodes are measured whatever is declared' measures_always

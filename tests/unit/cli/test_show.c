@@ -43,6 +43,22 @@ static void show_writes_durations_like_a_clock(void **state)
     assert_string_equal(text, "0:00");
 }
 
+static void show_writes_ages_in_the_largest_unit_that_is_exact_enough(void **state)
+{
+    static const struct {
+        int64_t seconds;
+        const char *text;
+    } rows[] = {{-5, "0s"},   {119, "119s"},   {120, "2m"},    {7199, "119m"},
+                {7200, "2h"}, {172799, "47h"}, {172800, "2d"}, {8640000, "100d"}};
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        show_age(1000 * rows[i].seconds, text);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
 static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
 {
     struct progress p = {.state = PROGRESS_TRAINING,
@@ -313,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(show_writes_numbers_with_commas),
         cmocka_unit_test(show_writes_durations_like_a_clock),
+        cmocka_unit_test(show_writes_ages_in_the_largest_unit_that_is_exact_enough),
         cmocka_unit_test(show_progress_holds_step_loss_speed_stages_and_eta),
         cmocka_unit_test(show_progress_is_the_state_before_the_first_step),
         cmocka_unit_test(show_result_has_metrics_and_notes),
