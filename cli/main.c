@@ -66,6 +66,10 @@ static const struct {
     {"status", command_status,
      " NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
      "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},
+    {"explain", command_explain, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Show why a job is as it is: its state, the conditions that are unusual, its pods that do "
+     "not\n"
+     "run, its newest Events, and what to do next.\n"},
     {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
      "is written. A job on one node needs a spec.checkpoint.store for that.\n"},

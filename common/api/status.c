@@ -10,9 +10,9 @@
 const char *const status_states[STATUS_STATES] = {
     "Pending",    "Invalid",    "Waiting",   "Measuring", "Queued",   "Starting", "Running",
     "Recovering", "Restarting", "Suspended", "Failing",   "Complete", "Failed"};
-static const char *const type_names[CONDITION_COUNT] = {
+const char *const condition_type_names[CONDITION_COUNT] = {
     "Accepted", "Placed", "Running", "UpToDate", "Suspended", "Stalled", "Complete", "Failed"};
-static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};
+const char *const condition_value_names[] = {"", "Unknown", "False", "True", NULL};
 
 bool status_is(const struct status *s, enum condition_type type)
 {
@@ -56,7 +56,8 @@ bool status_set(struct status *s, const struct condition_set *set, int64_t now_m
 
 #define CONDITION(member) FIELD_AT(struct condition, member)
 static const struct field condition_fields[] = {
-    {"status", FIELD_ENUM, CONDITION(value), .words = value_names, .flags = FIELD_REQUIRED},
+    {"status", FIELD_ENUM, CONDITION(value), .words = condition_value_names,
+     .flags = FIELD_REQUIRED},
     {"reason", FIELD_TEXT, CONDITION(reason)},
     {"message", FIELD_TEXT, CONDITION(message)},
     {"observedGeneration", FIELD_INT64, CONDITION(generation), .max = WHOLE_MAX},
@@ -258,7 +259,7 @@ void status_read(const struct json *json, struct status *out)
         for (int t = 0; t < CONDITION_COUNT; t++) {
             struct condition c = {.value = CONDITION_UNSET};
 
-            if (strcmp(json_string(json_get(v, "type"), ""), type_names[t]) == 0 &&
+            if (strcmp(json_string(json_get(v, "type"), ""), condition_type_names[t]) == 0 &&
                 fields_read(condition_fields, v, FIELDS_TOLERANT, "", &c, NULL) == ERR_OK)
                 out->conditions[t] = c;
         }
@@ -278,7 +279,7 @@ void status_write(const struct status *s, struct jsonw *w, const char *key)
         if (s->conditions[t].value == CONDITION_UNSET)
             continue;
         jsonw_open_object(w, NULL);
-        jsonw_string(w, "type", type_names[t]);
+        jsonw_string(w, "type", condition_type_names[t]);
         fields_write(condition_fields, &s->conditions[t], w);
         jsonw_close(w);
     }

@@ -48,6 +48,10 @@ enum condition_value {
     CONDITION_TRUE,
 };
 
+/* As they are written; of a value that is not set "". */
+extern const char *const condition_type_names[CONDITION_COUNT];
+extern const char *const condition_value_names[]; /* closed by NULL */
+
 struct condition {
     enum condition_value value;
     char reason[STATUS_REASON_BYTES];

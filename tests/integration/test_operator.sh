@@ -681,13 +681,22 @@ forgets_revision() { # the operator too: the next one follows from the reports o
         [ "$(field forgets '{.status.revision} {.status.restarts}')" = '2 0' ] && [ "$(uids_of forgets 0,1,2)" = "$uids" ] &&
         [ "$(field forgets '{.status.revisionStep}')" -gt 0 ]
 }
+why() { # why JOB: what explain prints, in $dir/text
+    "$OUT/bin/kubectl-skyjob" explain "$1" >"$dir/text"
+    local rc=$?
+    cat "$dir/text"
+    return "$rc"
+}
 no_image() {
-    job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
+    job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed && why image || return
+    grep -E '^condition   Running is False for .*: ImagePullFailed: Node n[123] ' "$dir/text" && grep -E '^pod .* is Pending: ImagePullBackOff: ' "$dir/text" &&
+        grep '^next        Correct spec.worker.image' "$dir/text" || return
     kubectl patch sj image --type merge -p '{"spec":{"worker":{"image":"worker:test"}}}' && completes image
 }
 few_nodes() {
     job many '  placement: {minStages: 4, maxStages: 4}' && until_true 10 is many Placed 'False InsufficientNodes' &&
-        has_event 'InsufficientNodes: 3 of 3 nodes' || return
+        has_event 'InsufficientNodes: 3 of 3 nodes' && why many && grep '^state       Waiting: ' "$dir/text" &&
+        grep -E '^event       [0-9]+s ago.*: Warning InsufficientNodes: 3 of 3 nodes' "$dir/text" && grep '^next        Free or add nodes' "$dir/text" || return
     kubectl patch sj many --type merge -p '{"spec":{"placement":{"minStages":2}}}' && completes many
 }
 cordoned() {
