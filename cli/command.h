@@ -18,6 +18,7 @@ int command_suspend(int argc, char **argv);
 int command_resume(int argc, char **argv);
 int command_delete(int argc, char **argv);
 int command_explain(int argc, char **argv);
+int command_logs(int argc, char **argv);
 int command_nodes(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16

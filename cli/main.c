@@ -70,6 +70,12 @@ static const struct {
      "Show why a job is as it is: its state, the conditions that are unusual, its pods that do "
      "not\n"
      "run, its newest Events, and what to do next.\n"},
+    {"logs", command_logs, " NAME [-n NAMESPACE] [OPTION]... [--kubeconfig FILE] [--context NAME]",
+     "Print the logs of a job's workers, each line after the worker's slot: \"[slot 0] \".\n"
+     "  -f, --follow             go on until the job has ended, also with workers that are "
+     "replaced\n"
+     "  -p, --previous           of workers that were replaced, as far as their pods are there\n"
+     "  --tail N                 only the last N lines of each\n"},
     {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
      "is written. A job on one node needs a spec.checkpoint.store for that.\n"},

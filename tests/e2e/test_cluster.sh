@@ -55,6 +55,15 @@ described() { k describe sj mnli | grep -E 'Normal +TrainingFinished'; }
 check 'kubectl describe shows the events of the job' described
 logged() { k logs -l skyjob.dev/job=mnli,skyjob.dev/slot=0 --tail=-1 | grep '"evaluated"'; }
 check 'kubectl logs shows what the leader said' logged
+skyjob_logged() { # of all workers, also one by one
+    local text slot n
+    n=$(field mnli '{.status.stages[*].stage}' | wc -w)
+    text=$("${OUT:-build/release}/bin/kubectl-skyjob" logs mnli -n $ns) || return
+    grep '^\[slot 0\] .*"evaluated"' <<<"$text" || return
+    for ((slot = 0; slot < n; slot++)); do grep -c "^\[slot $slot\] {" <<<"$text" || return; done
+    [ "$("${OUT:-build/release}/bin/kubectl-skyjob" logs mnli -n $ns --follow --tail 1 | wc -l)" = "$n" ]
+}
+check 'kubectl skyjob logs has the lines of all workers, with their slots' skyjob_logged
 follows_speed() { # the node with most CPU has the most of the model
     local rows
     rows=$(field mnli '{range .status.stages[*]}{.node}{" "}{.predictedMicroseconds}{"\n"}{end}')

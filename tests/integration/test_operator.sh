@@ -924,7 +924,8 @@ ends_alike() {
 dies_anywhere() { ends_alike "$dir/unharmed-calls" before after; }
 sees_badly() { ends_alike "$dir/unharmed-events" repeat hold lose; }
 deleted() {
-    steps=4000 job gone "$stages3" && trains gone && "$OUT/bin/kubectl-skyjob" delete gone --wait --timeout 20 && no_pods && until_true 10 nothing_of gone &&
+    steps=4000 job gone "$stages3" && trains gone && ! "$OUT/bin/kubectl-skyjob" logs gone 2>"$dir/text" && # there is no kubelet to have them from
+        grep "log of pod $(prefix gone)-w0-1 (slot 0): " "$dir/text" && grep '3 of 3 logs could not be read' "$dir/text" && "$OUT/bin/kubectl-skyjob" delete gone --wait --timeout 20 && no_pods && until_true 10 nothing_of gone &&
         until_true 5 no_workers && ! "$OUT/bin/kubectl-skyjob" delete gone 2>"$dir/text" && grep '"gone" not found' "$dir/text"
 }
 # ends JOB SECONDS [COMMAND...]: deleted, after the command. The garbage collector comes first, with the grace
