@@ -55,10 +55,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "skyjob.rules" -}}
 - apiGroups: [skyjob.dev]
   resources: [skyjobs]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [skyjob.dev]
   resources: [skyjobs/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [skyjob.dev]
   resources: [skyjobs] # once their time to live has passed
   verbs: [delete]
