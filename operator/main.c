@@ -12,12 +12,14 @@
 #include "run/loop.h"
 
 #define NAMESPACES_MAX 64 /* each has three watches */
+#define CALLS_MAX      1000
 
 struct options {
     const char *kubeconfig;
     const char *context;
     const char *namespaces[NAMESPACES_MAX + 1];
     int n_namespaces; /* 0: all */
+    int calls_per_second, calls_burst;
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -49,6 +51,8 @@ static void print_usage(FILE *to)
         "                                  without it there may be only one\n"
         "  --namespace NAMESPACE           watch only this one, and those of further\n"
         "                                  --namespace; all of them by default\n"
+        "  --kube-qps N, --kube-burst N    calls to the API server per second, and at once\n"
+        "                                  after a pause; default 100 and 200\n"
         "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
         "                                  ~/.kube/config, whichever there is first\n"
         "  --context NAME                  of the kubeconfig\n"
@@ -94,6 +98,15 @@ static bool take_user(const char *text, int64_t *out)
     return *text >= '1' && *text <= '9' && *end == '\0' && n <= INT32_MAX;
 }
 
+static bool take_count(const char *text, int *out)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    *out = n <= CALLS_MAX ? (int)n : 0;
+    return *text >= '1' && *text <= '9' && *end == '\0' && n <= CALLS_MAX;
+}
+
 /* Returns whether the value of an option is valid. */
 static bool take_option(int c, const char *value, struct options *o)
 {
@@ -117,6 +130,10 @@ static bool take_option(int c, const char *value, struct options *o)
             return false;
         o->namespaces[o->n_namespaces++] = value;
         return true;
+    case 'q':
+        return take_count(value, &o->calls_per_second);
+    case 't':
+        return take_count(value, &o->calls_burst);
     case 'a':
         o->loop.health_address = strcmp(value, "none") == 0 ? NULL : value;
         return true;
@@ -156,6 +173,8 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"kubeconfig", required_argument, NULL, 'k'},
         {"context", required_argument, NULL, 'c'},
         {"namespace", required_argument, NULL, 'n'},
+        {"kube-qps", required_argument, NULL, 'q'},
+        {"kube-burst", required_argument, NULL, 't'},
         {"worker-image", required_argument, NULL, 'i'},
         {"worker-image-pull-policy", required_argument, NULL, 'p'},
         {"worker-user", required_argument, NULL, 'u'},
@@ -262,11 +281,12 @@ static void on_lost(void *ctx)
 int main(int argc, char **argv)
 {
     struct options o = {
+        .calls_per_second = 100,
+        .calls_burst = 200,
         .loop = {.health_address = "0.0.0.0:8081",
                  .settings = {.has_network_policies = true, .worker_user = MANIFEST_USER}}};
     struct lease *lease = NULL;
-    struct kube_options client_options = {
-        .calls_per_second = 100, .calls_burst = 200, .ctx = &lease};
+    struct kube_options client_options = {.ctx = &lease};
     struct kube_options lease_calls = {.call_ms = LEASE_CALL_MS};
     struct connection main_connection = {0}, lease_connection = {0};
     char identity[LEASE_HOLDER_BYTES];
@@ -275,6 +295,8 @@ int main(int argc, char **argv)
 
     if (!read_options(argc, argv, &o))
         return EXIT_CONFIG;
+    client_options.calls_per_second = o.calls_per_second;
+    client_options.calls_burst = o.calls_burst;
     client_options.may_write = o.lease_name ? may_write : NULL;
     rc = connect_to(&o, &client_options, &main_connection, &err);
     if (rc == ERR_OK && o.lease_name) {

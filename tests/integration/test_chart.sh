@@ -57,6 +57,17 @@ sets_values() {
         grep -q 'key: k' "$dir/text" && grep -q 'a: b' "$dir/text" && grep -q 'priorityClassName: high' "$dir/text" &&
         grep -q 'note: x' "$dir/text" && grep -q -- '- --context=c' "$dir/text"
 }
+images() {
+    local digest='sha256:0123456789012345678901234567890123456789012345678901234567890123'
+    render --set global.imageRegistry=g.example.com --set workerImage.registry=w.example.com --set "image.digest=$digest" >"$dir/text" &&
+        grep -qF "image: \"g.example.com/skyjob/operator@$digest\"" "$dir/text" && grep -q -- '--worker-image=w.example.com/skyjob/worker:' "$dir/text" &&
+        refused digest --set image.digest=latest
+}
+limits() {
+    ! render | has -- --kube- && render --set kubeApi.qps=20 --set kubeApi.burst=30 --set-json 'topologySpreadConstraints=[{"maxSkew":2}]' >"$dir/text" &&
+        grep -q -- '- --kube-qps=20' "$dir/text" && grep -q -- '- --kube-burst=30' "$dir/text" && grep -q 'maxSkew: 2' "$dir/text" &&
+        ! grep -q 'maxSkew: 1' "$dir/text" && refused kubeApi.qps --set kubeApi.qps=0
+}
 network_policy() {
     # shellcheck disable=SC2016 # the kubelet fills it in
     render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" &&
@@ -134,6 +145,8 @@ check 'of several operators one may be disrupted at a time' operators
 check 'with a list of namespaces the operator gets a Role in each' some_namespaces
 check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values
+check 'images come from one registry, or each from its own, by tag or digest' images
+check 'calls to the API server and the spread of operators can be set' limits
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
 check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'alerts and dashboard name only metrics that the operator writes' known_families

@@ -43,12 +43,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{- /* (list . .Values.image): registry/repository:tag */ -}}
+{{- /* (list . .Values.image): registry/repository:tag, or with a digest in place of the tag */ -}}
 {{- define "skyjob.image" -}}
 {{- $chart := index . 0 -}}
 {{- $image := index . 1 -}}
-{{- with $image.registry }}{{ . }}/{{ end -}}
-{{ $image.repository }}:{{ default $chart.Chart.AppVersion $image.tag }}
+{{- with default $chart.Values.global.imageRegistry $image.registry }}{{ . }}/{{ end -}}
+{{ $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $chart.Chart.AppVersion $image.tag }}{{ end }}
 {{- end -}}
 
 {{- /* What the operator does in the namespaces that it looks after. */ -}}
