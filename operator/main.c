@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "control/manifest.h"
 #include "http/http.h"
@@ -13,6 +14,7 @@
 
 #define NAMESPACES_MAX 64 /* each has three watches */
 #define CALLS_MAX      1000
+#define SECRETS_BYTES  4096 /* of their names, as JSON */
 
 struct options {
     const char *kubeconfig;
@@ -20,6 +22,7 @@ struct options {
     const char *namespaces[NAMESPACES_MAX + 1];
     int n_namespaces; /* 0: all */
     int calls_per_second, calls_burst;
+    char secrets[SECRETS_BYTES]; /* "[{...},{...}", for struct settings; "": none */
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -42,6 +45,7 @@ static void print_usage(FILE *to)
         "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
         "  --worker-user UID               user and group of workers; default 65532; \"none\"\n"
         "                                  where the platform gives pods a user and an fsGroup\n"
+        "  --worker-pull-secret NAME       for images of jobs that name none; there may be more\n"
         "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
         "                                  than that of all others\n"
         "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
@@ -98,6 +102,16 @@ static bool take_user(const char *text, int64_t *out)
     return *text >= '1' && *text <= '9' && *end == '\0' && n <= INT32_MAX;
 }
 
+/* A name as Kubernetes has them needs no escapes. */
+static bool add_secret(const char *name, char *out)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+    size_t n = strlen(out);
+    int added = snprintf(out + n, SECRETS_BYTES - n, "%c{\"name\":\"%s\"}", n ? ',' : '[', name);
+
+    return *name && name[strspn(name, allowed)] == '\0' && (size_t)added < SECRETS_BYTES - n - 1;
+}
+
 static bool take_count(const char *text, int *out)
 {
     char *end;
@@ -144,6 +158,8 @@ static bool take_option(int c, const char *value, struct options *o)
                copy(value, n, s->pull_policy, sizeof s->pull_policy);
     case 'u':
         return take_user(value, &s->worker_user);
+    case 's':
+        return add_secret(value, o->secrets);
     case 'b':
         return copy(value, n, s->probe_priority_class, sizeof s->probe_priority_class);
     case 'y':
@@ -178,6 +194,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"worker-image", required_argument, NULL, 'i'},
         {"worker-image-pull-policy", required_argument, NULL, 'p'},
         {"worker-user", required_argument, NULL, 'u'},
+        {"worker-pull-secret", required_argument, NULL, 's'},
         {"probe-priority-class", required_argument, NULL, 'b'},
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
@@ -216,13 +233,21 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
 {
     struct sigaction action = {.sa_handler = on_signal};
     struct loop_options options = o->loop;
-    enum err_code rc;
+    struct json *secrets = NULL;
+    char text[SECRETS_BYTES + 1];
+    enum err_code rc = ERR_OK;
 
+    (void)snprintf(text, sizeof text, "%s]", o->secrets);
+    if (o->secrets[0])
+        rc = json_parse(text, strlen(text), &secrets, err);
+    options.settings.pull_secrets = secrets;
     options.namespaces = o->n_namespaces > 0 ? o->namespaces : NULL;
-    rc = loop_new(client, &options, &running, err);
-
-    if (rc != ERR_OK)
+    if (rc == ERR_OK)
+        rc = loop_new(client, &options, &running, err);
+    if (rc != ERR_OK) {
+        json_free(secrets);
         return rc;
+    }
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     LOG(LOG_INFO, "started", LOG_S("version", SKYJOB_VERSION),
@@ -234,6 +259,7 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     loop_free(running);
+    json_free(secrets);
     return rc;
 }
 

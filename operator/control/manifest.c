@@ -325,12 +325,13 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     char other[BUCKET_URL_BYTES] = "-";
     const struct spec_bucket *bucket = &spec->checkpoint.s3;
     const struct json *worker = json_get(seen->spec_json, "worker");
+    const struct json *pull_secrets = json_get(worker, "imagePullSecrets");
     const struct jsont_value values[] = {
         JSONT_I("grace_seconds", is_worker ? WORKER_GRACE_S : ONESHOT_GRACE_S),
         JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
         JSONT_S("priority_class", used(true, is_worker ? spec->worker.priority_class
                                                        : settings->probe_priority_class)),
-        JSONT_V("pull_secrets", json_get(worker, "imagePullSecrets")),
+        JSONT_V("pull_secrets", pull_secrets ? pull_secrets : settings->pull_secrets),
         JSONT_V("node_selector", json_get(worker, "nodeSelector")),
         JSONT_V("tolerations", json_get(worker, "tolerations")),
         JSONT_I_IF("user", settings->worker_user > 0, settings->worker_user),

@@ -135,6 +135,8 @@ struct settings {
     char probe_priority_class[NODE_NAME_BYTES]; /* of probes; "": the cluster's default */
     bool has_network_policies;                  /* jobs get one each */
     int64_t worker_user; /* uid and group of the jobs' pods; 0: the platform gives them one */
+    /* Of pods whose job names none, as a pod has them; borrowed. NULL: none. */
+    const struct json *pull_secrets;
     char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
     char operator_labels[SETTINGS_LABELS_BYTES];  /* of those: "key=value,key=value" */
 };

@@ -59,7 +59,7 @@ sets_values() {
 }
 images() {
     local digest='sha256:0123456789012345678901234567890123456789012345678901234567890123'
-    render --set global.imageRegistry=g.example.com --set workerImage.registry=w.example.com --set "image.digest=$digest" >"$dir/text" &&
+    render --set 'workerPullSecrets={a,b}' | has -- '- --worker-pull-secret=b' && render --set global.imageRegistry=g.example.com --set workerImage.registry=w.example.com --set "image.digest=$digest" >"$dir/text" &&
         grep -qF "image: \"g.example.com/skyjob/operator@$digest\"" "$dir/text" && grep -q -- '--worker-image=w.example.com/skyjob/worker:' "$dir/text" &&
         refused digest --set image.digest=latest
 }

@@ -475,6 +475,39 @@ static void manifest_of_a_pod_has_the_user_of_the_settings_or_none(void **state)
     }
 }
 
+/* The first of a pod's; "": it has none. The job has one of its own, or not. */
+static const char *first_pull_secret(bool has_own, const struct json *of_settings, char out[64])
+{
+    struct world *w = world_new(
+        has_own ? "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"placement\":{\"maxStages\":3},"
+                  "\"worker\":{\"imagePullSecrets\":[{\"name\":\"own\"}]}}"
+                : NULL);
+    struct json *pod;
+
+    world_settle(w);
+    w->seen.settings.pull_secrets = of_settings;
+    pod = stage_pod(w, 0);
+    (void)snprintf(
+        out, 64, "%s",
+        json_string(json_get(json_first(json_path(pod, "spec.imagePullSecrets")), "name"), ""));
+    json_free(pod);
+    world_free(w);
+    return out;
+}
+
+static void manifest_of_a_pod_has_pull_secrets_of_its_job_or_else_of_the_settings(void **state)
+{
+    struct json *of_settings = NULL;
+    char name[64];
+
+    (void)state;
+    assert_int_equal(json_parse("[{\"name\":\"all\"}]", 16, &of_settings, NULL), ERR_OK);
+    assert_string_equal(first_pull_secret(false, NULL, name), "");
+    assert_string_equal(first_pull_secret(false, of_settings, name), "all");
+    assert_string_equal(first_pull_secret(true, of_settings, name), "own");
+    json_free(of_settings);
+}
+
 static void manifest_owns_what_it_makes(void **state)
 {
     struct world *w = planned_world();
@@ -1009,6 +1042,7 @@ int main(void)
         cmocka_unit_test(manifest_of_random_weights_has_no_model),
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
         cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
+        cmocka_unit_test(manifest_of_a_pod_has_pull_secrets_of_its_job_or_else_of_the_settings),
         cmocka_unit_test(manifest_of_a_pod_has_the_user_of_the_settings_or_none),
         cmocka_unit_test(manifest_owns_what_it_makes),
         cmocka_unit_test(manifest_of_a_revision_reads_back_as_the_revision),
