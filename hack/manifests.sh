@@ -28,7 +28,7 @@ render() {
     cat <<'Y'
 # The operator for all namespaces, without Helm:
 #
-#   kubectl apply -f manifests/crd -f manifests/operator.yaml
+#   kubectl apply -k manifests
 #
 # Made from charts/skyjob by hack/manifests.sh; change the chart, not this file.
 apiVersion: v1

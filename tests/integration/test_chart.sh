@@ -137,6 +137,17 @@ uninstalls() {
         ! kubectl get clusterrole skyjob-operator 2>/dev/null
 }
 
+kustomized() { # with another image
+    mkdir "$dir/own" && ln -s "$PWD/manifests" "$dir/own/base" && cat >"$dir/own/kustomization.yaml" <<'Y' || return
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [base]
+images: [{name: skyjob/operator, newName: r.example.com/operator, newTag: t}]
+Y
+    kubectl kustomize --load-restrictor LoadRestrictionsNone "$dir/own" >"$dir/text" && kubectl apply -f "$dir/text" &&
+        [ "$(kubectl -n skyjob-system get deployment skyjob-operator -o 'jsonpath={.spec.template.spec.containers[0].image}')" = r.example.com/operator:t ]
+}
+
 hack/cluster/envtest.sh start "$dir/api" || exit 1
 check 'manifests are what the chart renders' manifests_same
 check 'the chart has no lint' lints
@@ -157,4 +168,5 @@ check 'the operator has the rights that it needs, and no others' rights
 check 'people with the view role may look at SkyJobs' users_may
 check 'the samples are accepted' samples
 check 'uninstalling leaves the CRD and nothing else' uninstalls
+check 'without helm, kustomize installs it' kustomized
 tap_end
