@@ -20,20 +20,20 @@ static bool read_arguments(int argc, char **argv, const struct command_option *m
         all[n] = own[n];
     for (; more && more->name; more++)
         all[n++] = *more;
-    if (!command_options(argc, argv, all) || optind != argc - 1)
+    if (!command_options(argc, argv, all) || optind < argc - 1)
         return false;
-    t->name = argv[optind];
+    t->name = argv[optind]; /* NULL behind the last */
     return true;
 }
 
-int target_run(int argc, char **argv, const struct command_option *more,
+static int run(int argc, char **argv, const struct command_option *more, bool needs_name,
                struct target_action action)
 {
     struct target t = {.name = NULL};
     struct err err;
     enum err_code rc;
 
-    if (!read_arguments(argc, argv, more, &t))
+    if (!read_arguments(argc, argv, more, &t) || (needs_name && !t.name))
         return command_usage(argv[0]);
     rc = connection_open(t.kubeconfig, t.context, &t.connection, &err);
     if (rc == ERR_OK) {
@@ -45,6 +45,18 @@ int target_run(int argc, char **argv, const struct command_option *more,
     }
     connection_close(&t.connection);
     return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
+}
+
+int target_run(int argc, char **argv, const struct command_option *more,
+               struct target_action action)
+{
+    return run(argc, argv, more, true, action);
+}
+
+int target_run_any(int argc, char **argv, const struct command_option *more,
+                   struct target_action action)
+{
+    return run(argc, argv, more, false, action);
 }
 
 enum err_code target_get(struct target *t, struct status *out_status, struct json **out,

@@ -11,7 +11,7 @@
 
 /* Texts are borrowed from the arguments and the connection. */
 struct target {
-    const char *name;
+    const char *name;      /* NULL: none was given, see target_run_any() */
     const char *namespace; /* once it is connected: that of the kubeconfig, unless it was given */
     const char *kubeconfig;
     const char *context;
@@ -30,6 +30,10 @@ struct target_action {
  * and act. Returns the exit code, after reporting any error. */
 int target_run(int argc, char **argv, const struct command_option *more,
                struct target_action action);
+/* The same where NAME may be left out: then `t->name` is NULL, and `t->ref` all of the namespace.
+ */
+int target_run_any(int argc, char **argv, const struct command_option *more,
+                   struct target_action action);
 
 /* Get the SkyJob and read its status. `out` may be NULL; else the caller owns the object on ERR_OK:
  * json_free(). The errors of kube_get(). */

@@ -83,6 +83,29 @@ static void target_needs_exactly_one_name(void **state)
     assert_has(verb_err, "see `kubectl-skyjob help verb`");
 }
 
+static enum err_code print_ref(void *ctx, struct target *t, struct err *err)
+{
+    (void)ctx, (void)err;
+    (void)printf("%s/%s", t->ref.namespace, t->ref.name ? t->ref.name : "*");
+    return ERR_OK;
+}
+
+static int command_any(int argc, char **argv)
+{
+    return target_run_any(argc, argv, NULL, (struct target_action){NULL, print_ref});
+}
+
+static void target_may_be_all_jobs_where_the_command_allows_it(void **state)
+{
+    (void)state;
+    verb_serve(NULL, 0);
+    assert_int_equal(VERB_RUN(command_any, "verb"), EXIT_DONE);
+    assert_string_equal(verb_out, "team/*");
+    assert_int_equal(VERB_RUN(command_any, "verb", "a"), EXIT_DONE);
+    assert_string_equal(verb_out, "team/a");
+    assert_int_equal(VERB_RUN(command_any, "verb", "a", "b"), EXIT_CONFIG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -90,6 +113,7 @@ int main(void)
         VERB_TEST(target_namespace_and_further_options_may_be_given),
         VERB_TEST(target_that_is_not_found_is_an_error_of_configuration),
         VERB_TEST(target_needs_exactly_one_name),
+        VERB_TEST(target_may_be_all_jobs_where_the_command_allows_it),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
