@@ -88,18 +88,22 @@ static bool copy(const char *text, size_t n, char *out, size_t bytes)
     return n < bytes;
 }
 
+static bool take_number(const char *text, long max, long *out)
+{
+    char *end;
+
+    *out = strtol(text, &end, 10);
+    return *text >= '1' && *text <= '9' && *end == '\0' && *out <= max;
+}
+
 /* Not root: pods are of the restricted standard. */
 static bool take_user(const char *text, int64_t *out)
 {
-    char *end;
-    long n = strtol(text, &end, 10);
+    long n = 0;
+    bool is_valid = strcmp(text, "none") == 0 || take_number(text, INT32_MAX, &n);
 
-    if (strcmp(text, "none") == 0) {
-        *out = 0;
-        return true;
-    }
     *out = n;
-    return *text >= '1' && *text <= '9' && *end == '\0' && n <= INT32_MAX;
+    return is_valid;
 }
 
 /* A name as Kubernetes has them needs no escapes. */
@@ -114,11 +118,11 @@ static bool add_secret(const char *name, char *out)
 
 static bool take_count(const char *text, int *out)
 {
-    char *end;
-    long n = strtol(text, &end, 10);
+    long n;
+    bool is_valid = take_number(text, CALLS_MAX, &n);
 
-    *out = n <= CALLS_MAX ? (int)n : 0;
-    return *text >= '1' && *text <= '9' && *end == '\0' && n <= CALLS_MAX;
+    *out = is_valid ? (int)n : 0;
+    return is_valid;
 }
 
 /* Returns whether the value of an option is valid. */
