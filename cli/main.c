@@ -64,8 +64,13 @@ static const struct {
      "  --output FILE            write the job with the result to FILE, as JSON\n"
      "  --json                   print the result as JSON\n"},
     {"status", command_status,
-     " NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
-     "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},
+     " NAME [-n NAMESPACE] [OPTION]...\n"
+     "  kubectl-skyjob status [-n NAMESPACE|-A] [OPTION]...",
+     "Show the progress of a job in the cluster, or of all jobs of a namespace as a table.\n"
+     "  -A, --all-namespaces     of all namespaces\n"
+     "  -f, --follow             until the job has ended; of the table, a line for each change\n"
+     "  -o, --output json        for programs: what the table has, and the whole status\n"
+     "  --kubeconfig FILE, --context NAME, --namespace NAME  as with kubectl\n"},
     {"explain", command_explain, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Show why a job is as it is: its state, the conditions that are unusual, its pods that do "
      "not\n"

@@ -687,6 +687,17 @@ why() { # why JOB: what explain prints, in $dir/text
     cat "$dir/text"
     return "$rc"
 }
+lists_jobs() { # status: as a table, as JSON, and followed to the end
+    local cli=$OUT/bin/kubectl-skyjob
+    "$cli" status 2>&1 | has 'there are no SkyJobs in namespace default' && steps=2000 job listed "$stages3" && trains listed &&
+        "$cli" status >"$dir/text" && cat "$dir/text" && grep -E '^NAME +STATE +STEP +TOTAL +PERCENT +LOSS +TOKENS/S +LEFT +AGE$' "$dir/text" &&
+        grep -E '^listed +Running +[0-9]+ +2000 +[0-9]+% +[0-9.]+ +[0-9,-]+ +[0-9:-]+ +[0-9]+[sm]$' "$dir/text" &&
+        "$cli" status -A | has -E '^default +listed +Running ' &&
+        "$cli" status listed -o json | jq -e '.namespace == "default" and .totalSteps == 2000 and .status.revision == 1' &&
+        "$cli" status -o json | jq -e '.items | map(.name) == ["listed"]' || return
+    ! timeout -s INT 6 "$cli" status -f >"$dir/text" && cat "$dir/text" && [ "$(grep -c '^listed ' "$dir/text")" -ge 2 ] || return
+    timeout 150 "$cli" status listed -f | has '^Complete after 2000 steps' && ! "$cli" status unlisted -f 2>"$dir/text" && grep 'there is no SkyJob unlisted' "$dir/text"
+}
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed && why image || return
     grep -E '^condition   Running is False for .*: ImagePullFailed: Node n[123] ' "$dir/text" && grep -E '^pod .* is Pending: ImagePullBackOff: ' "$dir/text" &&
@@ -1252,6 +1263,7 @@ check 'a job waits for its claims without holding a node' late_claim
 check 'a name that is taken is told, and used once it is free' name_taken
 check 'a revision that is deleted is restored byte for byte, and training goes on' loses_revision
 check 'workers go on from where they are when their revision is lost' forgets_revision
+check 'jobs are listed as a table and as JSON, and followed to their end' lists_jobs
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned
