@@ -20,6 +20,7 @@ int command_delete(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_logs(int argc, char **argv);
 int command_nodes(int argc, char **argv);
+int command_init(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16
 #define COMMAND_REPEATS_MAX 16

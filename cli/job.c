@@ -103,30 +103,41 @@ enum err_code job_check_sizes(const struct job *job, struct err *err)
 
 /* --- the file --- */
 
-enum err_code document_each(const char *path, size_t max_bytes, struct document_taker taker,
-                            struct err *err)
+static enum err_code each_in(const char *text, size_t len, size_t max_bytes,
+                             struct document_taker taker, struct err *err)
 {
-    struct buf text = {.max = max_bytes};
-    enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
     bool is_over = false;
+    enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK; i++) {
         struct buf json = {.max = 4 * max_bytes};
         struct json *root = NULL;
 
-        rc = yaml_to_json(buf_text(&text), text.len, i, &json, err);
+        rc = yaml_to_json(text, len, i, &json, err);
         is_over = rc == ERR_NOT_FOUND;
         if (rc == ERR_OK)
             rc = json_parse(buf_text(&json), json.len, &root, err);
         if (rc == ERR_OK)
             rc = taker.take(taker.ctx, &root, err);
-        if (rc != ERR_OK && !is_over)
-            (void)err_wrap(err, rc, "%s", path);
         json_free(root);
         buf_deinit(&json);
     }
-    buf_deinit(&text);
     return is_over ? ERR_OK : rc;
+}
+
+enum err_code document_each(const char *path, size_t max_bytes, struct document_taker taker,
+                            struct err *err)
+{
+    struct buf text = {.max = max_bytes};
+    enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+
+    if (rc == ERR_OK) {
+        rc = each_in(buf_text(&text), text.len, max_bytes, taker, err);
+        if (rc != ERR_OK)
+            (void)err_wrap(err, rc, "%s", path);
+    }
+    buf_deinit(&text);
+    return rc;
 }
 
 struct reading {
@@ -167,6 +178,18 @@ enum err_code job_load(const char *path, const char *model, struct job *out, str
         *out = r.job;
     else
         job_deinit(&r.job);
+    return rc;
+}
+
+enum err_code job_check(const char *text, size_t len, struct err *err)
+{
+    struct reading r = {.model = NULL};
+    enum err_code rc =
+        each_in(text, len, JOB_FILE_MAX_BYTES, (struct document_taker){&r, take_job}, err);
+
+    if (rc == ERR_OK && !r.job.document)
+        rc = err_set(err, ERR_NOT_FOUND, "contains no document of kind SkyJob");
+    job_deinit(&r.job);
     return rc;
 }
 

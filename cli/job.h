@@ -37,6 +37,9 @@ MUST_CHECK enum err_code document_each(const char *path, size_t max_bytes,
 MUST_CHECK enum err_code job_load(const char *path, const char *model, struct job *out,
                                   struct err *err);
 
+/* Would job_load() take a file of this text, with no folder of a model? Its errors. */
+MUST_CHECK enum err_code job_check(const char *text, size_t len, struct err *err);
+
 /* Give a spec without sizes those in `status`, the status of the job in the cluster, if it has any.
  * The errors of spec_parse(). */
 MUST_CHECK enum err_code job_take_status(struct job *job, const struct json *status,

@@ -22,6 +22,18 @@ static const struct {
     const char *usage;
     const char *help; /* in whole lines */
 } commands[] = {
+    {"init", command_init, " [OPTION]...",
+     "Print a SkyJob to begin with, as commented YAML that is known to be valid.\n"
+     "  --name NAME              default: the task's, in lower case\n"
+     "  --task TASK              MNLI, SST2, Classification, MaskedLM, ...; default: MNLI\n"
+     "  --data SOURCE            configmap/NAME, pvc/NAME[/PATH] or, for MNLI, sample\n"
+     "  --preset PRESET          of the model's sizes; default: BertMini, or those of --from\n"
+     "  --from pvc/NAME[/PATH]   the model to start from, a Hugging Face folder\n"
+     "  --output pvc/NAME[/PATH]  where the trained model is kept\n"
+     "  --epochs N, --steps N    one of them; default: 3 epochs\n"
+     "  --batch-size N           sequences per step; default: 32\n"
+     "  --replicas N             pipelines, or Auto; default: 1\n"
+     "  -o, --file FILE          write it to FILE, which must not exist yet\n"},
     {"run", command_run, " -f FILE --workers " LOCAL_WORKERS " [OPTION]...",
      "Train on this machine, without a cluster: one process per stage, limited to its share\n"
      "of the CPU.\n"

@@ -179,6 +179,15 @@ samples() { # what the repository shows is what the API server takes
     local file
     for file in manifests/samples/*.yaml; do kubectl create --dry-run=server -f "$file" || return; done
 }
+inits() { # the API server takes what init writes
+    local task cli=$OUT/bin/kubectl-skyjob
+    for task in MNLI STSB Classification Regression MaskedLM Pretraining; do
+        "$cli" init --task $task --data pvc/texts/a --preset BertTiny --steps 5 --replicas Auto | kubectl create --dry-run=server -f - || return
+    done
+    "$cli" init --name on --from pvc/models/bert --output pvc/models -o "$dir/init.yaml" && kubectl create --dry-run=server -f "$dir/init.yaml" &&
+        ! "$cli" init -o "$dir/init.yaml" 2>"$dir/text" && grep 'init.yaml exists' "$dir/text" &&
+        ! "$cli" init --data texts 2>"$dir/text" && grep -- '--data: must be sample, configmap/NAME' "$dir/text"
+}
 explained() { kubectl explain sj.spec.training.microBatches | has 'Parts that a batch is cut into'; }
 
 knows_links() { # knows_links NODE OTHER...: its probe has met the others
@@ -1216,6 +1225,7 @@ check 'model, data and training cannot be changed, the rest can' immutable
 check 'a spec that only the parser can see to be wrong is not accepted' invalid_for_the_parser
 check 'every field has the same values for the API server and the programs' walks
 check 'the samples are accepted' samples
+check 'a manifest that init writes is accepted' inits
 check 'kubectl explain describes the fields' until_true 20 explained # soon after the CRD is there
 until_true 90 collects_garbage || exit 1
 check 'workers are introduced within seconds of the last pod' twice first_step_in_time
