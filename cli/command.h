@@ -22,6 +22,14 @@ int command_logs(int argc, char **argv);
 int command_nodes(int argc, char **argv);
 int command_init(int argc, char **argv);
 
+/* A row of the table in main.c. */
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage; /* " NAME [OPTION]...": what follows the name; more lines for other forms */
+    const char *help;  /* in whole lines; each option that `usage` has not, with its value */
+};
+
 #define COMMAND_OPTIONS_MAX 16
 #define COMMAND_REPEATS_MAX 16
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/cut.h"
 #include "cli/local.h"
 
@@ -14,14 +15,10 @@ static int command_version(int argc, char **argv)
     return EXIT_DONE;
 }
 
+static int command_completion(int argc, char **argv);
 static int command_help(int argc, char **argv);
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *usage;
-    const char *help; /* in whole lines */
-} commands[] = {
+static const struct command commands[] = {
     {"init", command_init, " [OPTION]...",
      "Print a SkyJob to begin with, as commented YAML that is known to be valid.\n"
      "  --name NAME              default: the task's, in lower case\n"
@@ -116,6 +113,11 @@ static const struct {
      "measured\n"
      "or declared, and when. A measurement counts for jobs of the same shapes and data.\n"
      "  --measure                have these nodes, or all, measured again, before the next plan\n"},
+    {"completion", command_completion, " bash|zsh",
+     "Print a script that completes commands, options and names of SkyJobs.\n"
+     "  source <(kubectl-skyjob completion bash)        for kubectl-skyjob, in this shell\n"
+     "For `kubectl skyjob`, in any shell that kubectl completes in, put the script for bash in\n"
+     "your PATH as kubectl_complete-skyjob, and make it executable.\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };
@@ -159,6 +161,17 @@ static int command_help(int argc, char **argv)
     (void)printf("exit codes: %d done, %d failed, %d wrong usage or configuration\n", EXIT_DONE,
                  EXIT_FAILED, EXIT_CONFIG);
     return EXIT_DONE;
+}
+
+static int command_completion(int argc, char **argv)
+{
+    struct err err;
+
+    if (argc != 2)
+        return command_usage(argv[0]);
+    return completion_print(argv[1], commands, N_COMMANDS, stdout, &err) == ERR_OK
+               ? EXIT_DONE
+               : command_failed(&err);
 }
 
 static bool is_help(const char *argument)

@@ -707,6 +707,14 @@ lists_jobs() { # status: as a table, as JSON, and followed to the end
     ! timeout -s INT 6 "$cli" status -f >"$dir/text" && cat "$dir/text" && [ "$(grep -c '^listed ' "$dir/text")" -ge 2 ] || return
     timeout 150 "$cli" status listed -f | has '^Complete after 2000 steps' && ! "$cli" status unlisted -f 2>"$dir/text" && grep 'there is no SkyJob unlisted' "$dir/text"
 }
+completes_lines() { # completion, sourced, and as kubectl runs it
+    local cli=$OUT/bin/kubectl-skyjob
+    "$cli" completion bash >"$dir/kubectl_complete-skyjob" && chmod +x "$dir/kubectl_complete-skyjob" && job typed '  suspend: true' || return
+    [ "$(bash -c 'source "$1" && COMP_WORDS=(kubectl-skyjob status ty) COMP_CWORD=2 && _kubectl_skyjob && echo "${COMPREPLY[*]}"' x "$dir/kubectl_complete-skyjob")" = typed ] &&
+        [ "$(PATH=$dir:$PWD/$OUT/bin:$PATH kubectl __complete skyjob explain '' 2>/dev/null | head -n 1)" = typed ] &&
+        "$dir/kubectl_complete-skyjob" explain -n kube-system '' | has -x ':0' && ! "$dir/kubectl_complete-skyjob" explain -n kube-system '' | has typed &&
+        "$dir/kubectl_complete-skyjob" nodes --measure n | has -x n2
+}
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed && why image || return
     grep -E '^condition   Running is False for .*: ImagePullFailed: Node n[123] ' "$dir/text" && grep -E '^pod .* is Pending: ImagePullBackOff: ' "$dir/text" &&
@@ -1274,6 +1282,7 @@ check 'a name that is taken is told, and used once it is free' name_taken
 check 'a revision that is deleted is restored byte for byte, and training goes on' loses_revision
 check 'workers go on from where they are when their revision is lost' forgets_revision
 check 'jobs are listed as a table and as JSON, and followed to their end' lists_jobs
+check 'names of jobs and nodes are completed' completes_lines
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned
