@@ -21,6 +21,7 @@ int command_explain(int argc, char **argv);
 int command_logs(int argc, char **argv);
 int command_nodes(int argc, char **argv);
 int command_init(int argc, char **argv);
+int command_check(int argc, char **argv);
 
 /* A row of the table in main.c. */
 struct command {

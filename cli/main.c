@@ -113,6 +113,9 @@ static const struct command commands[] = {
      "measured\n"
      "or declared, and when. A measurement counts for jobs of the same shapes and data.\n"
      "  --measure                have these nodes, or all, measured again, before the next plan\n"},
+    {"check", command_check, " [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Is this cluster ready for SkyJobs? A line for each finding, ok, warning or problem, with\n"
+     "what to do; unknown is what you may not read. Exits with 1 if there is a problem.\n"},
     {"completion", command_completion, " bash|zsh",
      "Print a script that completes commands, options and names of SkyJobs.\n"
      "  source <(kubectl-skyjob completion bash)        for kubectl-skyjob, in this shell\n"

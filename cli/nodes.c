@@ -23,8 +23,7 @@ struct arguments {
 
 /* --- the table --- */
 
-/* Why no job believes the measurement; NULL: those with the same shapes, data and image do. */
-static const char *stale(const struct node_object *node, int64_t now_ms)
+const char *nodes_stale(const struct node_object *node, int64_t now_ms)
 {
     const struct annotations *a = &node->annotations;
     struct annotation_subject now = a->probe.subject;
@@ -44,7 +43,7 @@ static void print_node(const struct node_object *node, int width, int64_t now_ms
 {
     const struct annotations *a = &node->annotations;
     enum exclusion excluded = node_object_exclusion(node, NULL);
-    const char *why = stale(node, now_ms);
+    const char *why = nodes_stale(node, now_ms);
     char name[SHOW_NAME_CHARS + 1];
     char note[NOTE_BYTES] = "";
     char speed[32] = "unknown";

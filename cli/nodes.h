@@ -14,4 +14,8 @@
  * not believed any more. Pure but for the output. */
 void nodes_print(const struct node_object *nodes, size_t n, int64_t now_ms, FILE *out);
 
+/* Why no job believes the node's measurement; NULL: those with the same shapes, data and image do,
+ * or there is none. */
+const char *nodes_stale(const struct node_object *node, int64_t now_ms);
+
 #endif

@@ -893,6 +893,24 @@ takes_over() {
         until_true "$2" leads_other "$first" && completes led && field led '{.status.revision} {.status.restarts}' | has '^1 0$' &&
         kubectl -n skyjob-system get events | has "$(holder) became leader"
 }
+checks_cluster() { # without a leader, by an account that may hardly read anything, and with a leader
+    local rc=0 cli=$OUT/bin/kubectl-skyjob
+    ! "$cli" check >"$dir/text" || rc=1
+    cat "$dir/text"
+    grep -x 'ok       crd        SkyJobs of v1alpha1 are served, with every field' "$dir/text" && grep '^problem  leader     no operator leads, ' "$dir/text" &&
+        grep '^warning  operator   0 of 0 pods are ready' "$dir/text" && grep -x 'ok       create     you may create SkyJobs in the namespace default' "$dir/text" &&
+        grep '^ok       capacity   3 of 3 nodes can have workers' "$dir/text" && grep '^ok       network ' "$dir/text" && grep '^ok       admission  4 ' "$dir/text" || rc=1
+    ! "$cli" check --kubeconfig "$dir/operator.kubeconfig" >"$dir/text" || rc=1
+    cat "$dir/text"
+    grep '^unknown  crd        its schema may not be read, but ' "$dir/text" && grep '^unknown  leader ' "$dir/text" && grep '^unknown  operator ' "$dir/text" &&
+        grep '^problem  create     you may not create SkyJobs in the namespace default' "$dir/text" && grep '^ok       nodes ' "$dir/text" &&
+        grep '^unknown  admission ' "$dir/text" || rc=1
+    two_operators && "$cli" check >"$dir/text" || rc=1
+    cat "$dir/text"
+    grep '^ok       leader     .* leads, by the Lease skyjob-system/skyjob-operator$' "$dir/text" || rc=1
+    one_operator
+    return "$rc"
+}
 killed_leader() { # neither clock is that of the API server, the workers and this script
     local rc=0
     first_off_s=3600 second_off_s=-3540 takes_over KILL 22 || rc=1
@@ -1292,6 +1310,7 @@ check 'the operator may be killed at any moment' loses_operator
 check 'the operator may die before and after each kind of call' dies_anywhere
 check 'events may come twice, late or not at all' sees_badly
 check 'what happens while the operator is away is seen afterwards' operator_away
+check 'a cluster is checked for what SkyJob needs' checks_cluster
 check 'a leader that is killed is followed by the other operator, though their clocks are two hours apart' killed_leader
 check 'a leader that ends is followed at once' ended_leader
 check 'a leader that was stopped for a while ends, and calls nobody' stopped_leader
