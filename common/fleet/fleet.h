@@ -3,7 +3,7 @@
  * A call is started, and its answer reaches the handler from inside http_poll(). Nothing here
  * waits, so a worker that hangs delays only its own answer, by at most FLEET_CALL_MS.
  * Workers speak plain HTTP on their control port (worker/train/control.h); every call is signed.
- * Layer: fleet (may use http api base). Threads: one, that of the http loop.
+ * Layer: fleet (may use http api base). Threads: those of the http loop.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H

@@ -6,7 +6,7 @@
  * accepted which revision, whether the data is there.
  *
  * Pods of all kinds are kept, since they use up nodes; only ours with details.
- * Layer: run (may use control fleet kube http balance api base). Threads: one.
+ * Layer: run (may use control fleet kube http balance api base). Threads: those of the http loop.
  */
 #ifndef RUN_STORE_H
 #define RUN_STORE_H
@@ -54,6 +54,7 @@ struct store_job {
     struct store_spec *spec;
     struct sparse *status; /* a struct status up to its last stage */
     /* Not in the API server: */
+    bool is_written;          /* a decision about it is being applied */
     bool waits_for_nodes;     /* the last decision waited for nodes */
     bool lacks_policy;        /* reported already */
     struct unplaced unplaced; /* of the last decision */

@@ -6,7 +6,7 @@
  * can carry, so calls to the API server always find room. A worker that did not answer is asked
  * again after a pause that doubles each time, and all such workers share half of the calls, so that
  * any number of them leaves room for the others (fleet/fleet.h). An answer, or a pod that becomes
- * ready, ends its pauses. Layer: run. Threads: one, that of the http loop.
+ * ready, ends its pauses. Layer: run. Threads: those of the http loop.
  */
 #ifndef RUN_WORKERS_H
 #define RUN_WORKERS_H

@@ -251,6 +251,28 @@ static void loop_looks_after_the_jobs_of_each_namespace_in_a_list(void **state)
     namespaces = NULL;
 }
 
+static void loop_goes_on_with_other_jobs_while_a_call_for_one_hangs(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "skyjobs?limit=", .body = ITEMS(JOB "," JOB_OF_OTHER)},
+        {.expect = "/pods?limit=", .body = ITEMS("")},
+        {.expect = "/nodes?limit=", .body = ITEMS("")},
+        {.expect = "/configmaps?labelSelector=", .body = ITEMS("")},
+        HANGS("/namespaces/team/"),
+        HANGS("/namespaces/other/")};
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    start(replies, sizeof replies / sizeof *replies, &thread, &rc);
+    wait_for_calls(); /* of both jobs, whichever came first */
+    assert_int_equal(ask("/healthz"), 200);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop();
+}
+
 /* Nodes whose free CPU changes all the time, and a job that waits for some. */
 static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void **state)
 {
@@ -467,6 +489,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
+        cmocka_unit_test(loop_goes_on_with_other_jobs_while_a_call_for_one_hangs),
         cmocka_unit_test(loop_looks_after_the_jobs_of_each_namespace_in_a_list),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
         cmocka_unit_test(loop_retries_a_job_when_the_server_has_asked_it_to),
