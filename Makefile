@@ -39,8 +39,8 @@ CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
 LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
-DIRS := common/base common/api common/cluster common/balance common/http common/kube common/fleet \
-        operator/control operator/run worker/nn worker/text worker/data worker/files \
+DIRS := common/base common/api common/cluster common/balance common/tls common/http common/kube \
+        common/fleet operator/control operator/run worker/nn worker/text worker/data worker/files \
         worker/import worker/wire worker/train worker/probe cli
 FOLDERS := $(notdir $(DIRS))
 
@@ -48,23 +48,25 @@ LIBS_base    := base
 LIBS_api     := api base
 LIBS_cluster := cluster api base
 LIBS_balance := balance cluster api base
-LIBS_http    := http base
-LIBS_kube    := kube http base
-LIBS_fleet   := fleet http api base
+LIBS_tls     := tls base
+LIBS_http    := http tls base
+LIBS_kube    := kube http tls base
+LIBS_fleet   := fleet http tls api base
 LIBS_control := control balance cluster api base
-LIBS_run     := run control fleet kube http balance cluster api base
+LIBS_run     := run control fleet kube http tls balance cluster api base
 LIBS_nn      := nn base
 LIBS_text    := text api base
 LIBS_data    := data text api base
-LIBS_files   := files http api base
-LIBS_import  := import files text http api base
-LIBS_wire    := wire base
-LIBS_train   := train nn files data text wire http api base
-LIBS_probe   := probe train nn files data text wire http api base
-LIBS_cli     := cli fleet kube http balance cluster api base
+LIBS_files   := files http tls api base
+LIBS_import  := import files text http tls api base
+LIBS_wire    := wire tls base
+LIBS_train   := train nn files data text wire http tls api base
+LIBS_probe   := probe train nn files data text wire http tls api base
+LIBS_cli     := cli fleet kube http tls balance cluster api base
 
 # What a folder needs from outside; each is met in one place only.
 SYS_base := -lcjson -lyaml -lcrypto -lm
+SYS_tls  := -lssl -lcrypto
 SYS_http := -lcurl
 SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
 SYS_text := -lutf8proc
@@ -153,7 +155,7 @@ $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))
 
 # Operator and CLI must make the same plan.
 AGREEMENT      := $(patsubst %.c,$(OUT)/%,$(wildcard tests/agreement/test_*.c))
-LIBS_agreement := cli run control fleet kube http balance cluster api base
+LIBS_agreement := cli run control fleet kube http tls balance cluster api base
 UNIT_TESTS     += $(AGREEMENT)
 $(AGREEMENT): $(OUT)/%: $(OUT)/obj/%.o $(call lib,$(LIBS_agreement))
 	@mkdir -p $(@D)
@@ -170,9 +172,9 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 # --- tests ---
 # Programs that integration tests need beside our own.
 AGENT      := $(OUT)/tests/support/agent
-LIBS_agent := kube http cluster api base
+LIBS_agent := kube http tls cluster api base
 PROXY      := $(OUT)/tests/support/fault-proxy
-LIBS_proxy := train wire api base
+LIBS_proxy := train wire tls api base
 THROTTLE   := $(OUT)/tests/support/throttle
 LIBS_throttle := base
 SLOW_LINK  := $(OUT)/tests/support/slow-link
@@ -182,7 +184,7 @@ LIBS_hollow := api base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
-LIBS_walk  := cli fleet kube http balance cluster api base
+LIBS_walk  := cli fleet kube http tls balance cluster api base
 support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(HOLLOW) $(WALK) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
@@ -210,7 +212,7 @@ INTEGRATION := $(wildcard tests/integration/test_*.sh)
 
 # Workers that are driven by revisions.
 REVISIONS      := $(OUT)/tests/integration/test_revisions
-LIBS_revisions := train nn files data text wire fleet http api base
+LIBS_revisions := train nn files data text wire fleet http tls api base
 INTEGRATION    += $(REVISIONS)
 $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
         $(call lib,$(LIBS_revisions))
@@ -219,7 +221,7 @@ $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions suppo
 
 # Objects and checkpoints on a real S3 server; run by test_bucket.sh.
 BUCKET      := $(OUT)/tests/integration/test_bucket
-LIBS_bucket := files http api base
+LIBS_bucket := files http tls api base
 $(BUCKET): $(OUT)/obj/tests/integration/test_bucket.o $(call lib,$(LIBS_bucket))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bucket)) -lcmocka
@@ -280,7 +282,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target per parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := train import files data text wire http cluster api base
+LIBS_fuzzers := train import files data text wire http tls cluster api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -297,7 +299,7 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube probe train nn files data text wire http balance cluster api base
+LIBS_bench := cli fleet kube probe train nn files data text wire http tls balance cluster api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.

@@ -8,11 +8,18 @@
 #ifndef API_NAMES_H
 #define API_NAMES_H
 
+#include <stdbool.h>
+
 #define NAMES_GROUP   "skyjob.dev"
 #define NAMES_VERSION "v1alpha1"
 #define NAMES_SKYJOBS NAMES_GROUP, NAMES_VERSION, "skyjobs" /* as a kube_resource has it */
 #define NAMES_JOB_MAX 40
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
+
+/* In certificates; nothing resolves it. */
+#define NAMES_DOMAIN    "skyjob.internal"
+#define NAMES_DNS_BYTES 96
+#define NAMES_UID_BYTES 41
 
 #define LABEL_JOB         "skyjob.dev/job"
 #define LABEL_JOB_UID     "skyjob.dev/job-uid"
@@ -70,6 +77,13 @@ void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYT
 void names_group(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
 /* ConfigMap with a revision: "<job>-<uid>-r<number>". */
 void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
+/* What a worker's certificate names: "w<slot>-<incarnation>.<uid>.skyjob.internal". All
+ * probes of a job are its worker 0 of incarnation 0, which no real worker has. */
+void names_worker_dns(const char *uid, int slot, int incarnation, char out[static NAMES_DNS_BYTES]);
+/* What the operator's certificate for the job names: "operator.<uid>.skyjob.internal". */
+void names_operator_dns(const char *uid, char out[static NAMES_DNS_BYTES]);
+/* The uid in such a name; false when it has none. */
+bool names_dns_uid(const char *dns, char out[static NAMES_UID_BYTES]);
 /* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */
 void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES]);
 /* Other children, of which a job has one: "<job>-<what>". */
