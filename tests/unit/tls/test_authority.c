@@ -1,7 +1,6 @@
 #include "tls/authority.h"
 
-#include <time.h>
-
+#include "certificates.h"
 #include "scratch.h"
 
 #define NOW_S   ((int64_t)time(NULL))
@@ -89,12 +88,9 @@ static void authority_writes_both_texts_or_none(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    ours = AUTHORITY_PAIR;
-    theirs = AUTHORITY_PAIR;
-    return authority_make(NOW_S, &ours, &err) == ERR_OK &&
-                   authority_make(NOW_S, &theirs, &err) == ERR_OK
-               ? 0
-               : -1;
+    ours = certificates_authority();
+    theirs = certificates_authority();
+    return 0;
 }
 
 static int tear_down(void **state)

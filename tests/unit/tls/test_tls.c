@@ -3,48 +3,21 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <time.h>
 
+#include "certificates.h"
 #include "scratch.h"
-#include "tls/authority.h"
 
 #define NOW_S   ((int64_t)time(NULL))
-#define A_DAY_S 86400
+#define A_DAY_S CERTIFICATES_DAY_S
 #define WORKER  "w0-1.a.skyjob.internal"
 #define OTHER   "w0-2.a.skyjob.internal"
 
 static struct authority_pair ours, theirs; /* two CAs */
 static struct err err;
 
-static struct authority *parse(const struct authority_pair *ca)
-{
-    struct authority *a = NULL;
-
-    assert_int_equal(authority_parse(buf_text(&ca->certificate), buf_text(&ca->key), &a, &err),
-                     ERR_OK);
-    return a;
-}
-
-/* An identity by `ca` that trusts `trusted`. */
-static struct tls_identity *issue(const struct authority_pair *ca, const char *trusted,
-                                  const char *name, int64_t now_s, int64_t valid_s)
-{
-    struct authority *a = parse(ca);
-    struct authority_pair pair = AUTHORITY_PAIR;
-    struct tls_identity *id = NULL;
-    struct tls_end end;
-
-    assert_int_equal(authority_issue(a, name, now_s, valid_s, &pair, &err), ERR_OK);
-    end = (struct tls_end){trusted, buf_text(&pair.certificate), buf_text(&pair.key)};
-    assert_int_equal(tls_identity_new(&end, &id, &err), ERR_OK);
-    authority_pair_deinit(&pair);
-    authority_free(a);
-    return id;
-}
-
 static struct tls_identity *worker(void)
 {
-    return issue(&ours, buf_text(&ours.certificate), WORKER, NOW_S, A_DAY_S);
+    return certificates_identity(&ours, &ours, WORKER);
 }
 
 static SSL *end_of(SSL_CTX *context, bool is_server)
@@ -147,8 +120,8 @@ static void tls_refuses_a_peer_of_another_ca_on_either_end(void **state)
 
     (void)state;
     assert_true(agree(worker(), worker()));
-    assert_false(agree(issue(&theirs, trusted, WORKER, NOW_S, A_DAY_S), worker()));
-    assert_false(agree(worker(), issue(&theirs, trusted, WORKER, NOW_S, A_DAY_S)));
+    assert_false(agree(certificates_at(&theirs, trusted, WORKER, NOW_S), worker()));
+    assert_false(agree(worker(), certificates_at(&theirs, trusted, WORKER, NOW_S)));
 }
 
 static void tls_trusts_two_cas_while_one_replaces_the_other(void **state)
@@ -159,8 +132,8 @@ static void tls_trusts_two_cas_while_one_replaces_the_other(void **state)
     assert_int_equal(
         buf_addf(&both, &err, "%s%s", buf_text(&ours.certificate), buf_text(&theirs.certificate)),
         ERR_OK);
-    assert_true(agree(issue(&ours, buf_text(&both), WORKER, NOW_S, A_DAY_S),
-                      issue(&theirs, buf_text(&both), OTHER, NOW_S, A_DAY_S)));
+    assert_true(agree(certificates_at(&ours, buf_text(&both), WORKER, NOW_S),
+                      certificates_at(&theirs, buf_text(&both), OTHER, NOW_S)));
     buf_deinit(&both);
 }
 
@@ -169,8 +142,8 @@ static void tls_refuses_a_certificate_that_has_ended_or_not_begun(void **state)
     const char *trusted = buf_text(&ours.certificate);
 
     (void)state;
-    assert_false(agree(issue(&ours, trusted, WORKER, NOW_S - 4 * A_DAY_S, A_DAY_S), worker()));
-    assert_false(agree(issue(&ours, trusted, WORKER, NOW_S + A_DAY_S, A_DAY_S), worker()));
+    assert_false(agree(certificates_at(&ours, trusted, WORKER, NOW_S - 4 * A_DAY_S), worker()));
+    assert_false(agree(certificates_at(&ours, trusted, WORKER, NOW_S + A_DAY_S), worker()));
 }
 
 static void tls_allows_for_clocks_that_differ_by_an_hour(void **state)
@@ -178,8 +151,8 @@ static void tls_allows_for_clocks_that_differ_by_an_hour(void **state)
     const char *trusted = buf_text(&ours.certificate);
 
     (void)state;
-    assert_true(agree(issue(&ours, trusted, WORKER, NOW_S + 3600, A_DAY_S), worker()));
-    assert_true(agree(issue(&ours, trusted, WORKER, NOW_S - A_DAY_S - 3600, A_DAY_S), worker()));
+    assert_true(agree(certificates_at(&ours, trusted, WORKER, NOW_S + 3600), worker()));
+    assert_true(agree(certificates_at(&ours, trusted, WORKER, NOW_S - A_DAY_S - 3600), worker()));
 }
 
 static void tls_refuses_a_client_without_a_certificate(void **state)
@@ -229,14 +202,12 @@ static void tls_identities_have_numbers_of_their_own(void **state)
 
 static void tls_identity_is_refused_when_a_text_cannot_be_used(void **state)
 {
-    struct authority *ca = parse(&ours);
-    struct authority_pair one = AUTHORITY_PAIR, two = AUTHORITY_PAIR;
+    struct authority_pair one = certificates_pair(&ours, WORKER, NOW_S);
+    struct authority_pair two = certificates_pair(&ours, WORKER, NOW_S);
     const char *trusted = buf_text(&ours.certificate);
     struct tls_identity *id = NULL;
 
     (void)state;
-    assert_int_equal(authority_issue(ca, WORKER, NOW_S, A_DAY_S, &one, &err), ERR_OK);
-    assert_int_equal(authority_issue(ca, WORKER, NOW_S, A_DAY_S, &two, &err), ERR_OK);
     const struct tls_end ends[] = {
         {"", buf_text(&one.certificate), buf_text(&one.key)},
         {trusted, "", buf_text(&one.key)},
@@ -253,18 +224,14 @@ static void tls_identity_is_refused_when_a_text_cannot_be_used(void **state)
     }
     authority_pair_deinit(&one);
     authority_pair_deinit(&two);
-    authority_free(ca);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    ours = AUTHORITY_PAIR;
-    theirs = AUTHORITY_PAIR;
-    return authority_make(NOW_S, &ours, &err) == ERR_OK &&
-                   authority_make(NOW_S, &theirs, &err) == ERR_OK
-               ? 0
-               : -1;
+    ours = certificates_authority();
+    theirs = certificates_authority();
+    return 0;
 }
 
 static int tear_down(void **state)
