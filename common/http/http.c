@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -39,6 +40,7 @@ struct transfer {
     struct curl_slist *headers;
     struct curl_slist *connect_to;
     struct http_handler handler;
+    struct tls_identity *identity; /* NULL: none */
     struct http_response response;
     bool has_head;  /* the empty line that closes the head has come */
     struct err err; /* of ours: the ceiling, on_chunk */
@@ -137,6 +139,18 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
     return CURL_SOCKOPT_OK;
 }
 
+/* The identity was read once; curl would read its texts for every connection. */
+static CURLcode on_context(CURL *easy, void *context, void *arg)
+{
+    struct transfer *t = arg;
+
+    (void)easy;
+    if (tls_context_set(t->identity, context, &t->err) != ERR_OK)
+        return CURLE_ABORTED_BY_CALLBACK;
+    (void)SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS); /* many connections are idle */
+    return CURLE_OK;
+}
+
 /* --- building --- */
 
 static enum err_code add_header(struct transfer *t, const char *name, const char *value,
@@ -233,6 +247,26 @@ enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES], st
             rc = curl_easy_setopt(easy, option, value);                                            \
     } while (0)
 
+/* curl reuses a connection if, among others, the folder with CAs is the same, so each identity has
+ * a name of a folder, which does not exist: were anything but the identity's CAs trusted, it would
+ * be nothing. */
+static CURLcode configure_identity(struct transfer *t)
+{
+    char folder[64];
+    CURL *easy = t->easy;
+    CURLcode rc = CURLE_OK;
+
+    (void)snprintf(folder, sizeof folder, "/dev/null/identity-%llu",
+                   (unsigned long long)tls_identity_number(t->identity));
+    SET(CURLOPT_CAINFO, (char *)NULL);
+    SET(CURLOPT_CAPATH, folder);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_3);
+    SET(CURLOPT_SSL_CTX_FUNCTION, on_context);
+    SET(CURLOPT_SSL_CTX_DATA, t);
+    SET(CURLOPT_MAXAGE_CONN, (long)HTTP_IDLE_S);
+    return rc;
+}
+
 static enum err_code configure(struct transfer *t, const struct http_request *r, struct err *err)
 {
     const struct {
@@ -281,6 +315,7 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(CURLOPT_SSL_VERIFYPEER, r->tls.insecure ? 0L : 1L);
     SET(CURLOPT_SSL_VERIFYHOST, r->tls.insecure ? 0L : 2L);
+    SET(CURLOPT_CA_CACHE_TIMEOUT, 0L); /* else other identities' CAs might be used */
     if (r->tls.ca_pem)
         SET(CURLOPT_CAPATH, (char *)NULL); /* else the system's CAs were trusted as well */
     for (size_t i = 0; i < sizeof pems / sizeof *pems; i++) {
@@ -291,6 +326,8 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
         if (pems[i].text)
             SET(pems[i].option, &blob);
     }
+    if (rc == CURLE_OK && t->identity)
+        rc = configure_identity(t);
 
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, t);
@@ -310,6 +347,7 @@ static void free_transfer(struct transfer *t)
     curl_easy_cleanup(t->easy); /* first: it still points to the lists */
     curl_slist_free_all(t->headers);
     curl_slist_free_all(t->connect_to);
+    tls_identity_free(t->identity);
     buf_deinit(&t->response.body);
     free(t);
 }
@@ -331,6 +369,9 @@ enum err_code http_start(struct http *h, const struct http_request *request,
     if (request->aws && (strlen(request->aws->region) >= HTTP_REGION_BYTES ||
                          strpbrk(request->aws->region, ": /\r\n")))
         return err_set(err, ERR_INVALID, "\"%.40s\" is not a region", request->aws->region);
+    if (request->tls.identity && (request->tls.insecure || request->tls.ca_pem ||
+                                  request->tls.cert_pem || request->tls.key_pem))
+        return err_set(err, ERR_INVALID, "an identity, and other settings of TLS");
     if (request->deadline_ms < 0 || request->connect_ms < 0)
         return err_set(err, ERR_INVALID, "a deadline is negative");
     if (h->n_transfers >= HTTP_TRANSFERS_MAX)
@@ -342,6 +383,7 @@ enum err_code http_start(struct http *h, const struct http_request *request,
         .loop = h,
         .easy = curl_easy_init(),
         .handler = handler,
+        .identity = tls_identity_share(request->tls.identity),
         .deadline_ms = request->deadline_ms ? request->deadline_ms : HTTP_DEADLINE_MS,
         .response = {.retry_after_ms = -1,
                      .body.max = request->response_max_bytes ? request->response_max_bytes
@@ -548,7 +590,8 @@ enum err_code http_new(struct http **out, struct err *err)
     (void)pthread_mutex_init(&h->mutex, NULL);
     thread_cond_init(&h->changed);
     h->multi = curl_multi_init();
-    if (!h->multi) {
+    if (!h->multi ||
+        curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)HTTP_IDLE_MAX) != CURLM_OK) {
         http_free(h);
         return err_set(err, ERR_NO_MEMORY, "no memory for the HTTP loop");
     }

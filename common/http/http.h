@@ -8,7 +8,7 @@
  * peer's certificate and name are always checked unless the request says `insecure`.
  *
  * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
- * Layer: http (may use base). Threads: one per loop, but for http_stop(), http_wake() and
+ * Layer: http (may use tls base). Threads: one per loop, but for http_stop(), http_wake() and
  * http_turned_ms(), until that one shares it: see http_share().
  * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
  */
@@ -20,10 +20,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "tls/tls.h"
 
 #define HTTP_TRANSFERS_MAX      1024 /* at once in a loop; one more is ERR_LIMIT */
 #define HTTP_DEADLINE_MS        30000
 #define HTTP_CONNECT_MS         10000
+#define HTTP_IDLE_MAX           1024 /* connections that are kept to be reused */
+#define HTTP_IDLE_S             60   /* for so long, with an identity: less than SERVER_KEEP_MS */
 #define HTTP_STOP_MS            1000 /* for calls under way after http_stop() */
 #define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
 #define HTTP_HOST_BYTES         256
@@ -36,6 +39,9 @@ struct http_tls {
     const char *cert_pem; /* the client's certificate with its chain, and its key */
     const char *key_pem;
     bool insecure; /* do not check the peer at all */
+    /* Instead of all of the above: mutual TLS, and the peer has the name in the URL. It is shared
+     * until the transfer ends, and a connection is only ever reused with the same one. */
+    struct tls_identity *identity;
 };
 
 /* Signs a request as S3 wants it (AWS Signature Version 4). The URL's path and query must be in
