@@ -100,6 +100,9 @@ static enum err_code check_edge(const struct link_params *p, int i, struct err *
         return err_set(err, ERR_INVALID,
                        "%s, %s: the peer, the limits or the slots are out of range", edge->name,
                        edge->peer_name);
+    if (p->tls && edge->tls_name[0] == '\0')
+        return err_set(err, ERR_INVALID, "%s, %s: no name for the peer's certificate", edge->name,
+                       edge->peer_name);
     for (int k = 0; k < i; k++)
         if (p->edges[k].id == edge->id && p->edges[k].peer == edge->peer &&
             p->edges[k].is_incoming == edge->is_incoming)
@@ -163,6 +166,7 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
     if (rc == ERR_OK) {
         lay_out_slots(link, &link->arena);
         rc = link_io_start(link, params->listen_address, err);
+        link->params.tls = NULL;
     } else {
         rc = err_wrap(err, rc, "message slots");
     }

@@ -18,8 +18,9 @@
  * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
  * of the job.
  *
- * Layer: wire (may use base). Threads: any; at most one at a time in a call on the same edge.
- * Transport: plain TCP so far, so the addresses must be loopback or a trusted network.
+ * Layer: wire (may use tls base). Threads: any; at most one at a time in a call on the same edge.
+ * Transport: mutual TLS with an identity, in which both ends check that the peer's certificate
+ * names the worker of the edge; else plain TCP, for loopback and trusted networks.
  */
 #ifndef WIRE_LINK_H
 #define WIRE_LINK_H
@@ -30,10 +31,12 @@
 
 #include "base/err.h"
 #include "base/hmac.h"
+#include "tls/tls.h"
 #include "wire/frame.h"
 
 #define LINK_HOST_BYTES    256
 #define LINK_NAME_BYTES    32
+#define LINK_TLS_BYTES     96 /* of the name in a peer's certificate, with the NUL */
 #define LINK_EDGES_MAX     384
 #define LINK_SLOTS_MAX     256          /* an edge, on each end */
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
@@ -52,6 +55,7 @@ struct link_edge {
     int n_slots; /* messages that lie at this end, 1..LINK_SLOTS_MAX; 2 keep the wire busy */
     char name[LINK_NAME_BYTES];      /* what errors call the edge ... */
     char peer_name[LINK_NAME_BYTES]; /* ... and its peer */
+    char tls_name[LINK_TLS_BYTES];   /* with an identity: what the peer's certificate names */
 };
 
 struct link_params {
@@ -64,6 +68,7 @@ struct link_params {
     uint64_t plan_hash; /* these two must be equal on both ends of an edge */
     uint32_t revision;
     struct hmac_key key; /* without the same one on the other end there is no connection */
+    const struct tls_identity *tls; /* NULL: plain TCP */
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peer() */
     int silence_s;       /* an edge is lost when its peer is silent for so long; 0: 15 */
 };

@@ -73,7 +73,7 @@ struct edge {
 };
 
 struct link {
-    struct link_params params; /* without listen_address and edges, which are the caller's */
+    struct link_params params; /* without what is the caller's: listen_address, edges, tls */
     struct arena arena;        /* all slots */
     int port;                  /* that is listened on */
 
