@@ -35,9 +35,11 @@ static const char usage[] =
     "                            [--resume-from s3://BUCKET/PREFIX]]\n"
     "                           [--spare-disk PERCENT]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
+    "                           [--certificates DIR]\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
-    "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
+    "                           [--control HOST:PORT --tensor HOST:PORT --key FILE\n"
+    "                            [--certificates DIR]]\n"
     "       skyjob-worker inspect --model DIR [--termination-log FILE]\n"
     "       skyjob-worker version\n"
     "\n"
@@ -45,7 +47,10 @@ static const char usage[] =
     "         operator or `kubectl-skyjob run`\n"
     "probe    measure how fast this machine trains the model of a SkyJob's spec (JSON), with\n"
     "         sequences as long as those in DIR; with ports, also its links to other probes\n"
-    "inspect  print the sizes of the model in DIR\n";
+    "inspect  print the sizes of the model in DIR\n"
+    "\n"
+    "With --certificates both ports speak only TLS, with the files ca.crt, tls.crt and tls.key in "
+    "DIR.\n";
 
 /* Output is published as a whole or not at all, so a stop needs no clean-up. A leader that is done
  * and only serves its progress has not failed. The first process of a container ignores SIGTERM
@@ -159,6 +164,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"tensor", required_argument, NULL, AT(tensor)},
         {"health", required_argument, NULL, AT(health)},
         {"key", required_argument, NULL, AT(stage.key_path)},
+        {"certificates", required_argument, NULL, AT(stage.certificates_dir)},
         {"termination-log", required_argument, NULL, AT(stage.termination_path)},
         {"history", required_argument, NULL, AT(stage.history_path)},
         {"spec", required_argument, NULL, AT(spec_path)},
@@ -250,6 +256,7 @@ static void find_sequences(const struct arguments *a, const struct spec *spec,
 static struct probe_link *open_links(struct arguments *a)
 {
     struct probe_link_params params = {.key_path = a->stage.key_path,
+                                       .certificates_dir = a->stage.certificates_dir,
                                        .control_host = a->stage.control_host,
                                        .control_port = a->stage.control_port,
                                        .tensor_host = a->stage.tensor_host,
@@ -270,6 +277,7 @@ static struct probe_link *open_links(struct arguments *a)
 static enum err_code run_probe(struct arguments *a, struct buf *out, struct err *err)
 {
     struct probe_link *links = open_links(a);
+    struct tls_identity *identity = probe_link_identity(links);
     struct sequences sequences;
     struct node_probe probe;
     struct spec spec;
@@ -281,10 +289,11 @@ static enum err_code run_probe(struct arguments *a, struct buf *out, struct err 
         find_sequences(a, &spec, &sequences);
         rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
     }
-    if (rc == ERR_OK && probe_message_run(clock_now_ns, &probe.message, err) != ERR_OK)
+    if (rc == ERR_OK && probe_message_run(clock_now_ns, identity, &probe.message, err) != ERR_OK)
         LOG(LOG_WARN, "messages not measured", LOG_S("reason", err->text));
     if (rc == ERR_OK && links)
         probe_link_run(links, &probe);
+    tls_identity_free(identity);
     probe_link_close(links);
     if (rc == ERR_OK)
         rc = node_probe_write(&probe, out, err);

@@ -77,8 +77,9 @@ void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYT
 void names_group(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
 /* ConfigMap with a revision: "<job>-<uid>-r<number>". */
 void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
-/* What a worker's certificate names: "w<slot>-<incarnation>.<uid>.skyjob.internal". All
- * probes of a job are its worker 0 of incarnation 0, which no real worker has. */
+/* What a worker's certificate names: "w<slot>-<incarnation>.<uid>.skyjob.internal". All probes of a
+ * job have the slot and incarnation of NAMES_PROBE_DNS, which no worker has. */
+#define NAMES_PROBE_DNS 0, 0
 void names_worker_dns(const char *uid, int slot, int incarnation, char out[static NAMES_DNS_BYTES]);
 /* What the operator's certificate for the job names: "operator.<uid>.skyjob.internal". */
 void names_operator_dns(const char *uid, char out[static NAMES_DNS_BYTES]);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "tls/authority.h"
 #include "tls/tls.h"
 
@@ -57,6 +58,25 @@ static inline struct tls_identity *certificates_identity(const struct authority_
                                                          const char *name)
 {
     return certificates_at(ca, buf_text(&trusted->certificate), name, (int64_t)time(NULL));
+}
+
+/* The files of a worker, in a folder that exists, each replaced whole. */
+static inline void certificates_write(const char *folder, const struct authority_pair *ca,
+                                      const char *name)
+{
+    struct authority_pair pair = certificates_pair(ca, name, (int64_t)time(NULL));
+    const struct {
+        const char *file;
+        const struct buf *text;
+    } files[] = {
+        {"ca.crt", &ca->certificate}, {"tls.crt", &pair.certificate}, {"tls.key", &pair.key}};
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        assert_int_equal(folder_path(folder, files[i].file, path, NULL), ERR_OK);
+        assert_int_equal(file_write(path, files[i].text->data, files[i].text->len, NULL), ERR_OK);
+    }
+    authority_pair_deinit(&pair);
 }
 
 #endif

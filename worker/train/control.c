@@ -5,6 +5,7 @@
 
 #include "api/signature.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #define TURNS 30 /* within the time after which a worker is abandoned */
 
@@ -22,10 +23,11 @@ struct control {
     struct server *server;
     struct server *health; /* NULL without one */
     /* Of the control port's thread: */
-    int64_t called_ms;  /* the last request that was signed; 0: none */
-    int64_t leaving_ms; /* since when the worker leaves; 0: it does not */
-    bool is_ordered;    /* to end the process */
-    bool has_ended;     /* on_end has been called */
+    int64_t called_ms;   /* the last request that was signed; 0: none */
+    int64_t leaving_ms;  /* since when the worker leaves; 0: it does not */
+    bool is_ordered;     /* to end the process */
+    bool has_ended;      /* on_end has been called */
+    int64_t renew_at_ms; /* when the credentials are read again */
 };
 
 static void answer(struct server_answer *out, int status, const char *text)
@@ -185,11 +187,35 @@ static bool is_abandoned(const struct control *c, int64_t now_ms)
     return c->leaving_ms > 0 && now_ms - since_ms >= c->params.abandoned_ms;
 }
 
+/* A failure is not the worker's end: the old certificate may still be valid for days. */
+static void renew(struct control *c, int64_t now_ms)
+{
+    struct tls_identity *renewed = NULL;
+    struct err err;
+    bool is_new;
+    enum err_code rc;
+
+    if (!c->params.credentials || now_ms < c->renew_at_ms)
+        return;
+    c->renew_at_ms = now_ms + c->params.renew_ms;
+    rc = credentials_refresh(c->params.credentials, &is_new, &err);
+    if (rc == ERR_OK && is_new) {
+        renewed = credentials_identity(c->params.credentials);
+        rc = server_renew(c->server, renewed, &err);
+        tls_identity_free(renewed);
+    }
+    if (rc != ERR_OK)
+        LOG(LOG_WARN, "certificate not renewed", LOG_S("error", err.text));
+    else if (is_new)
+        LOG(LOG_INFO, "certificate renewed");
+}
+
 static int on_turn(void *ctx)
 {
     struct control *c = ctx;
     int64_t now_ms = clock_now_ms();
 
+    renew(c, now_ms);
     if (c->leaving_ms == 0 && mailbox_is_leaving(c->params.mailbox))
         c->leaving_ms = now_ms;
     if (!c->has_ended && c->params.on_end && (c->is_ordered || is_abandoned(c, now_ms))) {
@@ -232,6 +258,7 @@ enum err_code control_open(const struct control_params *params, struct control *
     struct control *c = calloc(1, sizeof *c);
     struct server_handler handler = {
         .ctx = c, .on_request = on_request, .admits = admits, .on_turn = on_turn};
+    struct tls_identity *identity;
     enum err_code rc;
 
     if (!c)
@@ -239,7 +266,14 @@ enum err_code control_open(const struct control_params *params, struct control *
     c->params = *params;
     if (c->params.abandoned_ms == 0)
         c->params.abandoned_ms = CONTROL_ABANDONED_MS;
+    if (c->params.renew_ms == 0)
+        c->params.renew_ms = CONTROL_RENEW_MS;
+    c->renew_at_ms = clock_now_ms() + c->params.renew_ms;
+    identity = credentials_identity(params->credentials);
+    handler.identity = identity;
+    credentials_operator_name(params->credentials, handler.client);
     rc = server_open(params->host, params->port, handler, &c->server, err);
+    tls_identity_free(identity);
     if (rc != ERR_OK)
         rc = err_wrap(err, rc, "control port");
     if (rc == ERR_OK && params->health_host) {

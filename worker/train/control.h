@@ -12,6 +12,9 @@
  *     POST /v1/peers     of a probe only: its peer table; 409 when it is a worker's, or differs
  *                        from the table that was accepted
  *
+ * With credentials the control port speaks only TLS, and only with the job's operator. They are
+ * read again every CONTROL_RENEW_MS, as they are renewed in time; open connections go on.
+ *
  * Every request on the control port must be signed with the job's key (api/signature.h). Any other
  * gets the same 403, whatever it asks for: without the key nothing about the job can be learned or
  * changed.
@@ -28,16 +31,18 @@
  *
  * Requests only read and write the mailbox: they never wait for the trainer, nor the trainer for
  * them. Limits and deadlines are those of http/server.h.
- * Layer: train (may use http api base).
+ * Layer: train (may use http tls api base).
  */
 #ifndef TRAIN_CONTROL_H
 #define TRAIN_CONTROL_H
 
 #include "base/hmac.h"
 #include "http/server.h"
+#include "train/credentials.h"
 #include "train/mailbox.h"
 
 #define CONTROL_ABANDONED_MS 30000
+#define CONTROL_RENEW_MS     10000
 
 struct control; /* private */
 
@@ -48,12 +53,14 @@ struct control_params {
     int health_port;
     bool takes_revisions; /* a worker; else it is a probe, and takes a table */
     struct hmac_key key;
-    struct mailbox *mailbox; /* borrowed until control_close() */
+    struct credentials *credentials; /* borrowed likewise; NULL: plain HTTP */
+    struct mailbox *mailbox;         /* borrowed until control_close() */
     /* The process is to end, for this reason. Called once, by the control port's thread, and not
      * expected to return. Of a probe: NULL. */
     void (*on_end)(void *ctx, const char *reason);
     void *end_ctx;
     int64_t abandoned_ms; /* 0: CONTROL_ABANDONED_MS */
+    int64_t renew_ms;     /* 0: CONTROL_RENEW_MS */
 };
 
 /* Listen and serve. ERR_IO when an address is in use. */

@@ -178,7 +178,11 @@ static enum err_code open_control(struct worker *w, struct err *err)
                                      .end_ctx = w};
     enum err_code rc = hmac_key_load(p->key_path, &w->job.key, err);
 
+    if (rc == ERR_OK && p->certificates_dir)
+        rc = credentials_open(p->certificates_dir, p->slot, p->incarnation, &w->job.credentials,
+                              err);
     control.key = w->job.key;
+    control.credentials = w->job.credentials;
     return rc == ERR_OK ? control_open(&control, &w->control, err) : rc;
 }
 
@@ -376,6 +380,7 @@ int worker_run(const struct worker_params *params)
            : w->job.cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG
                                                    : EXIT_FAILED;
     control_close(w->control);
+    credentials_close(w->job.credentials);
     history_close(&w->job.history);
     if (w->job.has_loader)
         loader_deinit(&w->job.loader);
