@@ -233,16 +233,30 @@ enum err_code authority_issue(const struct authority *authority, const char *nam
     return make(authority, name, now_s, valid_s, out, err);
 }
 
-enum err_code authority_end_s(const char *certificate, int64_t *out_s, struct err *err)
+static bool read_time(const ASN1_TIME *time, int64_t *out_s)
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(time, &tm) != 1)
+        return false;
+    *out_s = (int64_t)timegm(&tm);
+    return true;
+}
+
+enum err_code authority_times(const char *certificate, int64_t *out_from_s, int64_t *out_until_s,
+                              struct err *err)
 {
     X509 *x509 = read_certificate(certificate);
-    struct tm tm;
     enum err_code rc = ERR_OK;
+    int64_t from_s, until_s;
 
-    if (!x509 || ASN1_TIME_to_tm(X509_get0_notAfter(x509), &tm) != 1)
+    if (!x509 || !read_time(X509_get0_notBefore(x509), &from_s) ||
+        !read_time(X509_get0_notAfter(x509), &until_s)) {
         rc = pem_error(err, ERR_INVALID, "the certificate cannot be read");
-    else
-        *out_s = (int64_t)timegm(&tm) - AUTHORITY_MARGIN_S;
+    } else {
+        *out_from_s = from_s + AUTHORITY_MARGIN_S;
+        *out_until_s = until_s - AUTHORITY_MARGIN_S;
+    }
     X509_free(x509);
     return rc;
 }

@@ -57,8 +57,9 @@ MUST_CHECK enum err_code authority_issue(const struct authority *authority, cons
                                          int64_t now_s, int64_t valid_s, struct authority_pair *out,
                                          struct err *err);
 
-/* When the first certificate in the text ends, without the margin, in seconds since 1970.
- * ERR_INVALID when it has none. */
-MUST_CHECK enum err_code authority_end_s(const char *certificate, int64_t *out_s, struct err *err);
+/* When the first certificate in the text was made, and when it ends, without the margins, in
+ * seconds since 1970. ERR_INVALID when it has none. */
+MUST_CHECK enum err_code authority_times(const char *certificate, int64_t *out_from_s,
+                                         int64_t *out_until_s, struct err *err);
 
 #endif

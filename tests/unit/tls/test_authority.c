@@ -60,17 +60,18 @@ static void authority_reads_only_its_own_key(void **state)
     authority_free(NULL);
 }
 
-static void authority_knows_when_a_certificate_ends(void **state)
+static void authority_knows_from_when_until_when_a_certificate_is(void **state)
 {
     struct authority *ca = parse(&ours);
     struct authority_pair pair = AUTHORITY_PAIR;
-    int64_t end_s = 0;
+    int64_t from_s = 0, until_s = 0;
 
     (void)state;
     assert_int_equal(authority_issue(ca, WORKER, 1800000000, A_DAY_S, &pair, &err), ERR_OK);
-    assert_int_equal(authority_end_s(buf_text(&pair.certificate), &end_s, &err), ERR_OK);
-    assert_int_equal(end_s, 1800000000 + A_DAY_S);
-    assert_int_equal(authority_end_s("none", &end_s, &err), ERR_INVALID);
+    assert_int_equal(authority_times(buf_text(&pair.certificate), &from_s, &until_s, &err), ERR_OK);
+    assert_int_equal(from_s, 1800000000);
+    assert_int_equal(until_s, 1800000000 + A_DAY_S);
+    assert_int_equal(authority_times("none", &from_s, &until_s, &err), ERR_INVALID);
     authority_pair_deinit(&pair);
     authority_free(ca);
 }
@@ -107,7 +108,7 @@ int main(void)
         cmocka_unit_test(authority_is_never_that_of_an_end),
         cmocka_unit_test(authority_refuses_names_that_are_none),
         cmocka_unit_test(authority_reads_only_its_own_key),
-        cmocka_unit_test(authority_knows_when_a_certificate_ends),
+        cmocka_unit_test(authority_knows_from_when_until_when_a_certificate_is),
         cmocka_unit_test(authority_writes_both_texts_or_none),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
