@@ -23,6 +23,7 @@ struct options {
     int n_namespaces; /* 0: all */
     int calls_per_second, calls_burst;
     char secrets[SECRETS_BYTES]; /* "[{...},{...}", for struct settings; "": none */
+    char authority_namespace[OBSERVED_WORD_BYTES];
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -51,6 +52,10 @@ static void print_usage(FILE *to)
         "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
         "  --operator-pods NAMESPACE/KEY=VALUE,...  the labels of this operator's own pods:\n"
         "                                  NetworkPolicies let only these control the workers\n"
+        "  --authority NAMESPACE/NAME      the Secret with the CA of the workers' certificates: "
+        "it\n"
+        "                                  is made unless it is there, or is cert-manager's;\n"
+        "                                  without it workers' traffic is not encrypted\n"
         "  --leader-election NAMESPACE/NAME  the Lease by which one of several operators leads;\n"
         "                                  without it there may be only one\n"
         "  --namespace NAMESPACE           watch only this one, and those of further\n"
@@ -174,6 +179,13 @@ static bool take_option(int c, const char *value, struct options *o)
                copy(value, n_namespace, s->operator_namespace, sizeof s->operator_namespace) &&
                copy(value + n_namespace + 1, n - n_namespace - 1, s->operator_labels,
                     sizeof s->operator_labels);
+    case 'f':
+        if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
+            return false;
+        o->loop.authority_namespace = o->authority_namespace;
+        o->loop.authority_name = value + n_namespace + 1;
+        s->has_tls = true;
+        return copy(value, n_namespace, o->authority_namespace, sizeof o->authority_namespace);
     case 'e':
         if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
             return false;
@@ -202,6 +214,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"probe-priority-class", required_argument, NULL, 'b'},
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
+        {"authority", required_argument, NULL, 'f'},
         {"leader-election", required_argument, NULL, 'e'},
         {"health-address", required_argument, NULL, 'a'},
         {"log-level", required_argument, NULL, 'l'},

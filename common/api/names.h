@@ -90,6 +90,7 @@ void names_checkpoints(const char *job, const char *uid, char out[static NAMES_B
 /* Other children, of which a job has one: "<job>-<what>". */
 #define NAMES_PROBE_SPEC "probe"   /* ConfigMap with the spec that probes read */
 #define NAMES_KEY        "key"     /* Secret with the key that the pods share with the operator */
+#define NAMES_TLS        "tls"     /* Secret with the certificates of the pods */
 #define NAMES_POLICY     "workers" /* NetworkPolicy of the pods */
 void names_child(const char *job, const char *what, char out[static NAMES_BYTES]);
 

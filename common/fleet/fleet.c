@@ -69,6 +69,8 @@ static void on_done(void *ctx, struct http_response *response, const struct err 
     struct err why = *err;
     int status = response->status;
 
+    if (why.code == ERR_DENIED) /* another's certificate: the worker itself has not refused */
+        why.code = ERR_IO;
     while (*place != c)
         place = &(*place)->next;
     *place = c->next; /* before the handler, which may start the next one */

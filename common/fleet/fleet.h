@@ -34,9 +34,10 @@ struct fleet_answer {
 /* Called once for every started call, unless fleet_free() comes first.
  *
  * err->code is ERR_OK; ERR_CONFLICT when the worker has a newer revision or another one with this
- * number; ERR_DENIED when it has another key or name; ERR_INVALID when it refused for another
- * reason; ERR_IO, ERR_TIMEOUT when it did not answer, as is normal while it starts; ERR_PROTOCOL,
- * ERR_LIMIT when the answer is not a worker's. The handler may start calls. */
+ * number; ERR_DENIED when it has another key; ERR_INVALID when it refused for another
+ * reason; ERR_IO, ERR_TIMEOUT when it did not answer, as is normal while it starts, or does not
+ * prove that it is the one that is meant; ERR_PROTOCOL, ERR_LIMIT when the answer is not a
+ * worker's. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
     size_t ctx_bytes; /* of `ctx`, which is copied and belongs to the call; 0: `ctx` is borrowed */

@@ -22,6 +22,7 @@ struct apply {
     struct kube_recorder *recorder;
     struct store *store;
     struct workers *workers;
+    struct issuer *issuer; /* NULL: pods have no certificates */
 };
 
 /* Take all steps of `d`, which was decided from `seen`.

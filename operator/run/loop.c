@@ -51,6 +51,7 @@ struct loop {
     char search[QUEUE_KEY_BYTES]; /* the job of the case that the solver has */
     bool saves_plan; /* a writer acts on one: until then the store does not show what it takes */
     struct writers *writers;
+    struct issuer *issuer; /* NULL: pods have no certificates */
     struct workers workers;
     struct kube_recorder recorder;
     struct health *health;
@@ -239,8 +240,13 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
     }
     rc = l && l->solved ? fleet_new(http, &l->workers.fleet, err)
                         : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && options->authority_name)
+        rc = issuer_new(client, options->authority_namespace, options->authority_name, &l->issuer,
+                        err);
+    if (rc == ERR_OK) {
+        l->workers.issuer = l->issuer;
         rc = add_watches(l, err);
+    }
     if (rc == ERR_OK)
         rc = solver_new(on_solved, http, &l->solver, err);
     if (rc == ERR_OK)
@@ -265,6 +271,7 @@ void loop_free(struct loop *l)
         kube_watch_deinit(&l->watches[i].watch);
     free(l->watches);
     fleet_free(l->workers.fleet);
+    issuer_free(l->issuer);
     if (!l->solver || !solver_is_busy(l->solver))
         solver_case_free(l->solved); /* else it is the solver's */
     solver_free(l->solver);
@@ -296,8 +303,11 @@ static bool has_plan(const struct decision *d)
 
 static enum err_code act(struct loop *l, const char *key, struct solver_case *c, struct err *err)
 {
-    struct apply apply = {
-        .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
+    struct apply apply = {.client = l->client,
+                          .recorder = &l->recorder,
+                          .store = &l->store,
+                          .workers = &l->workers,
+                          .issuer = l->issuer};
     struct store_job *job = store_find_job(&l->store, key);
     enum err_code rc;
 
@@ -357,8 +367,11 @@ static bool looks_for_plan(const struct store_job *job)
 /* Observe, decide, act; but a search for a plan comes later. */
 static void reconcile(struct loop *l, const char *key, struct solver_case *c)
 {
-    struct apply apply = {
-        .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
+    struct apply apply = {.client = l->client,
+                          .recorder = &l->recorder,
+                          .store = &l->store,
+                          .workers = &l->workers,
+                          .issuer = l->issuer};
     struct err err = {0};
     enum err_code rc = apply_orphans(&apply, key, &err);
     struct store_job *job = store_find_job(&l->store, key);
@@ -493,6 +506,19 @@ static void work(void *ctx, const struct writers_task *task)
     queue_done(&l->queue, task->key);
 }
 
+/* Without a CA nothing can be done for jobs whose workers have certificates, and what is known goes
+ * on when the Secret cannot be read. Returns whether jobs may be looked at. */
+static bool has_authority(struct loop *l)
+{
+    struct err err;
+
+    if (!l->issuer)
+        return true;
+    if (issuer_tend(l->issuer, clock_now_ms(), clock_wall_ms() / 1000, &err) != ERR_OK)
+        LOG(LOG_WARN, "CA not read", LOG_S("error", err.text));
+    return issuer_generation(l->issuer) != 0;
+}
+
 static enum err_code turn(struct loop *l, struct err *err)
 {
     int64_t wait_ms = leads(l) ? IDLE_MS : STANDBY_MS;
@@ -504,7 +530,9 @@ static enum err_code turn(struct loop *l, struct err *err)
             LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
                 LOG_I("nodes", l->store.nodes.n));
         l->was_ready = true;
-        if (leads(l)) {
+        if (leads(l) && !has_authority(l)) {
+            wait_ms = STANDBY_MS;
+        } else if (leads(l)) {
             int64_t search_ms;
 
             save_plan(l);

@@ -20,8 +20,10 @@
 struct loop_options {
     const char *const *namespaces; /* whose jobs are looked after, NULL at the end; NULL: all */
     struct settings settings;
-    const char *health_address; /* "0.0.0.0:8081"; NULL: none */
-    const struct lease *lease;  /* NULL: this is the only operator */
+    const char *health_address;      /* "0.0.0.0:8081"; NULL: none */
+    const struct lease *lease;       /* NULL: this is the only operator */
+    const char *authority_namespace; /* of the Secret with the CA of all jobs ... */
+    const char *authority_name;      /* ... and its name; NULL: pods have no certificates */
 };
 
 struct loop;

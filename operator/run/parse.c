@@ -117,6 +117,7 @@ void parse_drop_job(struct store_job *job)
     job->trains = false;
     free(job->shown);
     job->shown = NULL;
+    store_forget_certificates(&job->certificates);
 }
 
 /* A job without a status is about to get the first state. */
@@ -247,6 +248,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
         json_path(pod, "spec.affinity.nodeAffinity."
                        "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
+    const struct json *volume = json_first(json_path(pod, "spec.volumes"));
 
     COPY(out->name, metadata(pod, "name"));
     COPY(out->uid, metadata(pod, "uid"));
@@ -268,6 +270,9 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     out->grace_ms = json_i64(metadata(pod, "deletionGracePeriodSeconds"), 0) * 1000;
     out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     out->memory_bytes = quantity_read(json_path(container, "resources.limits.memory"), false);
+    for (; volume; volume = json_next(volume))
+        if (strcmp(json_string(json_get(volume, "name"), ""), MANIFEST_TLS_VOLUME) == 0)
+            out->has_tls = true;
     COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);

@@ -12,6 +12,7 @@
 #define RUN_WORKERS_H
 
 #include "control/observed.h"
+#include "run/issuer.h"
 #include "run/store.h"
 
 #define WORKERS_CALLS_MAX    128
@@ -19,11 +20,12 @@
 #define WORKERS_BUSY_MS      1000  /* no call is free */
 #define WORKERS_HALT_MS      1000
 
-/* Both are borrowed. The store's listener is called when a job should be reconciled again, also one
+/* All are borrowed. The store's listener is called when a job should be reconciled again, also one
  * that is gone, whose workers are to end. */
 struct workers {
     struct fleet *fleet;
     struct store *store;
+    struct issuer *issuer; /* NULL: no worker speaks TLS */
 };
 
 /* Send a worker's pod the observed revision, as it was written, and the addresses of all its

@@ -172,6 +172,107 @@ static void manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere(void **sta
     world_free(w);
 }
 
+static void manifest_of_a_pod_with_tls_mounts_its_own_certificate_only(void **state)
+{
+    static const char *const paths[] = {"ca.crt", "tls.crt", "tls.key"};
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pods[2];
+
+    (void)state;
+    w->seen.n_pods = 0;
+    w->seen.settings.has_tls = true;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
+    pods[0] = stage_pod(w, 1);
+    pods[1] = parse(&text);
+    for (int i = 0; i < 2; i++) {
+        const struct json *mount = named(json_get(container(pods[i]), "volumeMounts"), "tls");
+        const struct json *secret =
+            json_get(named(json_path(pods[i], "spec.volumes"), "tls"), "secret");
+        const struct json *item = json_first(json_get(secret, "items"));
+        const char *files[2][3] = {{"ca.crt", "w1-1.crt", "w1-1.key"},
+                                   {"ca.crt", "w0-0.crt", "w0-0.key"}};
+        char name[NAMES_BYTES];
+        char command[1024];
+
+        names_child(w->seen.name, NAMES_TLS, name);
+        assert_string_equal(json_string(json_get(secret, "secretName"), ""), name);
+        assert_int_equal(json_i64(json_get(secret, "defaultMode"), 0), 0440);
+        for (int k = 0; k < 3; k++, item = json_next(item)) {
+            assert_string_equal(json_string(json_get(item, "key"), ""), files[i][k]);
+            assert_string_equal(json_string(json_get(item, "path"), ""), paths[k]);
+        }
+        assert_null(item);
+        assert_string_equal(json_string(json_get(mount, "mountPath"), ""), "/etc/skyjob-tls");
+        assert_true(json_bool(json_get(mount, "readOnly"), false));
+        command_of(pods[i], command, sizeof command);
+        assert_non_null(strstr(command, "--certificates /etc/skyjob-tls "));
+        json_free(pods[i]);
+    }
+    world_free(w);
+}
+
+/* A pod that speaks TLS and one that does not could not connect. */
+static void manifest_has_tls_as_the_pods_that_are_there(void **state)
+{
+    struct world *w = planned_world();
+    struct observed *seen = &w->seen;
+
+    (void)state;
+    assert_true(seen->n_pods > 0 && seen->pods[0].role == POD_WORKER);
+    assert_false(manifest_has_tls(seen, POD_WORKER));
+    seen->settings.has_tls = true;
+    assert_false(manifest_has_tls(seen, POD_WORKER));
+    assert_true(manifest_has_tls(seen, POD_PROBE));
+    for (int i = 0; i < seen->n_pods; i++)
+        seen->pods[i].phase = POD_FAILED;
+    assert_true(manifest_has_tls(seen, POD_WORKER));
+    seen->settings.has_tls = false;
+    seen->pods[0].phase = POD_RUNNING;
+    seen->pods[0].has_tls = true;
+    assert_true(manifest_has_tls(seen, POD_WORKER));
+    world_free(w);
+}
+
+static void manifest_of_a_reader_has_no_certificate(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_MODEL_POD};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pod;
+
+    (void)state;
+    w->seen.settings.has_tls = true;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
+    pod = parse(&text);
+    assert_null(named(json_path(pod, "spec.volumes"), "tls"));
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_the_certificates_belongs_to_the_job(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *texts = NULL, *secret;
+    const struct json *owner;
+
+    (void)state;
+    assert_int_equal(json_parse("{\"ca.crt\":\"a\\nb\"}", 17, &texts, NULL), ERR_OK);
+    assert_int_equal(manifest_certificates(&w->seen, texts, &text, NULL), ERR_OK);
+    secret = parse(&text);
+    owner = json_first(json_path(secret, "metadata.ownerReferences"));
+    assert_string_equal(json_string(json_get(owner, "uid"), ""), w->seen.uid);
+    assert_string_equal(json_string(json_path(secret, "metadata.name"), ""), "mnli-tls");
+    assert_false(json_bool(json_get(secret, "immutable"), false));
+    assert_string_equal(json_string(json_get(json_get(secret, "stringData"), "ca.crt"), ""),
+                        "a\nb");
+    json_free(secret);
+    json_free(texts);
+    world_free(w);
+}
+
 static void manifest_of_the_key_belongs_to_the_job_and_never_changes(void **state)
 {
     struct world *w = planned_world();
@@ -1030,6 +1131,10 @@ int main(void)
         cmocka_unit_test(manifest_of_a_substitute_is_for_its_own_slot_and_node),
         cmocka_unit_test(manifest_of_the_leader_reads_the_data),
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
+        cmocka_unit_test(manifest_of_a_pod_with_tls_mounts_its_own_certificate_only),
+        cmocka_unit_test(manifest_has_tls_as_the_pods_that_are_there),
+        cmocka_unit_test(manifest_of_a_reader_has_no_certificate),
+        cmocka_unit_test(manifest_of_the_certificates_belongs_to_the_job),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),

@@ -1,0 +1,41 @@
+/* Secrets as an API server answers with them. */
+#ifndef TESTS_RUN_SECRETS_H
+#define TESTS_RUN_SECRETS_H
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "certificates.h"
+
+struct secret_member {
+    const char *key;
+    const char *text; /* NULL: the last one */
+};
+
+/* A Secret whose metadata are `metadata`, members of a JSON object; to be freed. */
+static inline char *secret_json(const char *type, const char *metadata,
+                                const struct secret_member *members)
+{
+    struct buf out = {.max = (size_t)1 << 20};
+    unsigned char *base64;
+
+    assert_int_equal(
+        buf_addf(&out, NULL, "{\"type\":\"%s\",\"metadata\":{%s},\"data\":{", type, metadata),
+        ERR_OK);
+    for (int i = 0; members[i].text; i++) {
+        base64 = malloc(2 * strlen(members[i].text) + 8);
+        assert_non_null(base64);
+        (void)EVP_EncodeBlock(base64, (const unsigned char *)members[i].text,
+                              (int)strlen(members[i].text));
+        assert_int_equal(buf_addf(&out, NULL, "%s\"%s\":\"%s\"", i ? "," : "", members[i].key,
+                                  (const char *)base64),
+                         ERR_OK);
+        free(base64);
+    }
+    assert_int_equal(buf_addf(&out, NULL, "}}"), ERR_OK);
+    return buf_take(&out);
+}
+
+#endif
