@@ -88,10 +88,10 @@ bool names_dns_uid(const char *dns, char out[static NAMES_UID_BYTES]);
 /* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */
 void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES]);
 /* Other children, of which a job has one: "<job>-<what>". */
-#define NAMES_PROBE_SPEC "probe"   /* ConfigMap with the spec that probes read */
-#define NAMES_KEY        "key"     /* Secret with the key that the pods share with the operator */
-#define NAMES_TLS        "tls"     /* Secret with the certificates of the pods */
-#define NAMES_POLICY     "workers" /* NetworkPolicy of the pods */
+#define NAMES_PROBE_SPEC "probe" /* ConfigMap with the spec that probes read */
+#define NAMES_KEY        "key"   /* Secret with the key that the pods share with the operator */
+#define NAMES_TLS        "certificates" /* Secret with those of the pods */
+#define NAMES_POLICY     "workers"      /* NetworkPolicy of the pods */
 void names_child(const char *job, const char *what, char out[static NAMES_BYTES]);
 
 #endif

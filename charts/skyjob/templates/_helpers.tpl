@@ -72,8 +72,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [configmaps]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
-  resources: [secrets] # the key that a job's workers share with the operator
-  verbs: [get, create]
+  resources: [secrets] # the key that a job's workers share with the operator{{ if .Values.tls.enabled }}, and their certificates{{ end }}
+  verbs: [get, create{{ if .Values.tls.enabled }}, patch{{ end }}]
 - apiGroups: [""]
   resources: [persistentvolumeclaims] # can probes read the data, on any node?
   verbs: [get]

@@ -264,7 +264,7 @@ static void manifest_of_the_certificates_belongs_to_the_job(void **state)
     secret = parse(&text);
     owner = json_first(json_path(secret, "metadata.ownerReferences"));
     assert_string_equal(json_string(json_get(owner, "uid"), ""), w->seen.uid);
-    assert_string_equal(json_string(json_path(secret, "metadata.name"), ""), "mnli-tls");
+    assert_string_equal(json_string(json_path(secret, "metadata.name"), ""), "mnli-certificates");
     assert_false(json_bool(json_get(secret, "immutable"), false));
     assert_string_equal(json_string(json_get(json_get(secret, "stringData"), "ca.crt"), ""),
                         "a\nb");

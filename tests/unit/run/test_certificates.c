@@ -19,7 +19,7 @@
         .expect = "GET /api/v1/namespaces/sky/secrets/ca ", .body = ca_secret                      \
     }
 #define OWNED                                                                                      \
-    "\"name\":\"mnli-tls\",\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\","          \
+    "\"name\":\"mnli-certificates\",\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\"," \
     "\"kind\":\"SkyJob\",\"name\":\"mnli\",\"uid\":\"" UID "\",\"controller\":true}],"             \
     "\"namespace\":\"team\""
 
@@ -144,7 +144,7 @@ static void certificates_are_not_needed_without_pods_that_have_them(void **state
 static void certificates_come_with_the_first_pods_all_at_once(void **state)
 {
     char *made = secret_with(OWNED, &ca, "w0-0.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .status = 404, .body = "{}"},
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .status = 404, .body = "{}"},
           {.expect = "POST " PATH, .status = 201, .body = made});
 
     (void)state;
@@ -165,8 +165,8 @@ static void certificates_of_a_new_pod_are_added_and_those_of_the_old_removed(voi
 {
     char *before = secret_with(OWNED, &ca, "w0-1.crt", "w1-1.crt");
     char *after = secret_with(OWNED, &ca, "w0-1.crt", "w1-2.crt");
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .body = before},
-          {.expect = "PATCH " PATH "/mnli-tls?", .body = after});
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
     const char *sent;
 
     (void)state;
@@ -193,8 +193,8 @@ static void certificates_are_issued_again_before_they_end(void **state)
     authority_pair_deinit(&pair);
     pair = certificates_pair(&ca, "w0-1.u1.skyjob.internal", NOW_S);
     before = secret_with(OWNED, &ca, "w0-1.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .body = before},
-          {.expect = "PATCH " PATH "/mnli-tls?", .body = after});
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
     add_pod(0, 1);
     assert_int_equal(ensure(), ERR_OK);
     assert_non_null(strstr(loopback_request(server, 2), "\"w0-1.crt\":\"-----BEGIN"));
@@ -206,8 +206,8 @@ static void certificates_are_issued_again_when_the_ca_changes(void **state)
 {
     char *before = secret_with(OWNED, &other_ca, "w0-1.crt", NULL);
     char *after = secret_with(OWNED, &ca, "w0-1.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .body = before},
-          {.expect = "PATCH " PATH "/mnli-tls?", .body = after});
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
 
     (void)state;
     add_pod(0, 1);
@@ -222,9 +222,9 @@ static void certificates_are_issued_again_when_the_ca_changes(void **state)
 static void certificates_that_were_deleted_are_made_again(void **state)
 {
     char *made = secret_with(OWNED, &ca, "w0-1.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .body = made},
-          {.expect = "PATCH " PATH "/mnli-tls?", .status = 404, .body = "{}"},
-          {.expect = "GET " PATH "/mnli-tls ", .status = 404, .body = "{}"},
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = made},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .status = 404, .body = "{}"},
+          {.expect = "GET " PATH "/mnli-certificates ", .status = 404, .body = "{}"},
           {.expect = "POST " PATH, .status = 201, .body = made});
 
     (void)state;
@@ -241,8 +241,8 @@ static void certificates_that_were_deleted_are_made_again(void **state)
 
 static void certificates_are_never_put_into_anothers_secret(void **state)
 {
-    char *foreign = secret_with("\"name\":\"mnli-tls\"", &ca, "w0-1.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-tls ", .body = foreign});
+    char *foreign = secret_with("\"name\":\"mnli-certificates\"", &ca, "w0-1.crt", NULL);
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = foreign});
 
     (void)state;
     add_pod(0, 1);
