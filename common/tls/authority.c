@@ -136,16 +136,17 @@ static bool build_authority(X509 *certificate, EVP_PKEY *key, int64_t now_s)
            X509_sign(certificate, key, EVP_sha256()) > 0;
 }
 
-/* The subject is the same in all: only the DNS name counts, which may be longer than a subject. */
+/* Without a subject: only the DNS name counts, which may be longer, and a subject that is also the
+ * CA's would make it look signed by itself. */
 static bool build_end(const struct authority *a, X509 *certificate, EVP_PKEY *key, const char *name,
                       int64_t now_s, int64_t valid_s)
 {
     char serial[2 * SERIAL_BYTES + 1];
-    char names[AUTHORITY_NAME_BYTES + 8];
+    char names[AUTHORITY_NAME_BYTES + 16];
 
-    (void)snprintf(names, sizeof names, "DNS:%s", name);
+    (void)snprintf(names, sizeof names, "critical,DNS:%s", name);
     return X509_set_version(certificate, X509_VERSION_3) && set_serial(certificate, serial) &&
-           set_times(certificate, now_s, valid_s) && set_subject(certificate, "skyjob") &&
+           set_times(certificate, now_s, valid_s) &&
            X509_set_issuer_name(certificate, X509_get_subject_name(a->certificate)) &&
            X509_set_pubkey(certificate, key) &&
            add_extension(certificate, a->certificate, NID_basic_constraints, "critical,CA:FALSE") &&
