@@ -180,7 +180,7 @@ LIBS_throttle := base
 SLOW_LINK  := $(OUT)/tests/support/slow-link
 LIBS_slow_link := base
 HOLLOW     := $(OUT)/tests/support/hollow
-LIBS_hollow := api base
+LIBS_hollow := tls api base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
