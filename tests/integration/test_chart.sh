@@ -126,6 +126,13 @@ rights() { # all that the operator's account may, in its own namespace and in an
     done >"$dir/rights"
     diff -u tests/golden/rights.txt "$dir/rights"
 }
+encrypts() {
+    local ca=skyjob-operator-ca
+    render >"$dir/text" && grep -q -- '- --authority=\$(POD_NAMESPACE)/skyjob-ca$' "$dir/text" && ! grep -q cert-manager.io "$dir/text" || return
+    render --set tls.certManager=true >"$dir/text" && grep -q -- '- --authority=' "$dir/text" && grep -qx 'kind: Certificate' "$dir/text" &&
+        ! grep -A20 "^  name: $ca$" "$dir/text" | has 'create\|patch' || return
+    render --set tls.enabled=false >"$dir/text" && ! grep -q -- "--authority=\|$ca" "$dir/text" && grep -A1 'resources: \[secrets\]' "$dir/text" | has 'verbs: \[get, create\]'
+}
 users_may() { # (the test API does not run the controller that adds roles to others)
     kubectl get clusterrole skyjob-view -o yaml | has 'aggregate-to-view: "true"' &&
         kubectl create rolebinding r --clusterrole=skyjob-view --user=reader && sleep 1 &&
@@ -159,6 +166,7 @@ check 'values reach the deployment' sets_values
 check 'images come from one registry, or each from its own, by tag or digest' images
 check 'calls to the API server and the spread of operators can be set' limits
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
+check 'workers and operator have certificates, of a CA of their own or of cert-manager' encrypts
 check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'alerts and dashboard name only metrics that the operator writes' known_families
 check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring

@@ -8,15 +8,36 @@
 #include <string.h>
 
 #include "certificates.h"
+#include "loopback.h"
+
+/* What an API server answers, until its threads have ended. */
+static struct loopback_reply secret_replies[8];
+static char *secret_texts[8];
+static int n_secret_texts;
+
+static inline struct loopback *secrets_serve(const struct loopback_reply *replies, size_t n)
+{
+    assert_true(n <= sizeof secret_replies / sizeof secret_replies[0]);
+    memcpy(secret_replies, replies, n * sizeof *replies);
+    return loopback_start(secret_replies, n);
+}
+
+/* Free what it was given. */
+static inline void secrets_stop(struct loopback *l)
+{
+    loopback_stop(l);
+    while (n_secret_texts > 0)
+        free(secret_texts[--n_secret_texts]);
+}
 
 struct secret_member {
     const char *key;
     const char *text; /* NULL: the last one */
 };
 
-/* A Secret whose metadata are `metadata`, members of a JSON object; to be freed. */
-static inline char *secret_json(const char *type, const char *metadata,
-                                const struct secret_member *members)
+/* A Secret whose metadata are `metadata`, members of a JSON object; good until secrets_stop(). */
+static inline const char *secret_json(const char *type, const char *metadata,
+                                      const struct secret_member *members)
 {
     struct buf out = {.max = (size_t)1 << 20};
     unsigned char *base64;
@@ -35,7 +56,8 @@ static inline char *secret_json(const char *type, const char *metadata,
         free(base64);
     }
     assert_int_equal(buf_addf(&out, NULL, "}}"), ERR_OK);
-    return buf_take(&out);
+    assert_true(n_secret_texts < 8);
+    return secret_texts[n_secret_texts++] = buf_take(&out);
 }
 
 #endif

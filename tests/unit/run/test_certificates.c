@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "loopback.h"
 #include "secrets.h"
 
 #define KEY   "team/mnli"
@@ -34,7 +33,7 @@ static struct decision *decision;
 static struct seen_pod pods[3];
 static struct authority_pair ca, other_ca;
 static struct authority_pair pair; /* of a worker, by `ca` */
-static char *ca_secret;
+static const char *ca_secret;
 static struct err err;
 
 static void begin(const struct loopback_reply *replies, size_t n)
@@ -45,7 +44,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
     struct kube_config config = {.namespace = strdup("default")};
     struct json *job = NULL;
 
-    server = loopback_start(replies, n);
+    server = secrets_serve(replies, n);
     assert_non_null(server);
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
@@ -61,7 +60,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
     const struct loopback_reply replies[] = {__VA_ARGS__};                                         \
     begin(replies, sizeof replies / sizeof *replies)
 
-static char *ca_json(const struct authority_pair *of)
+static const char *ca_json(const struct authority_pair *of)
 {
     const struct secret_member members[] = {{"tls.crt", buf_text(&of->certificate)},
                                             {"tls.key", buf_text(&of->key)},
@@ -72,8 +71,8 @@ static char *ca_json(const struct authority_pair *of)
 }
 
 /* The job's Secret with certificates of these files, which all hold the same. */
-static char *secret_with(const char *metadata, const struct authority_pair *issued_by,
-                         const char *crt, const char *more)
+static const char *secret_with(const char *metadata, const struct authority_pair *issued_by,
+                               const char *crt, const char *more)
 {
     const struct secret_member members[] = {{"ca.crt", buf_text(&issued_by->certificate)},
                                             {crt, buf_text(&pair.certificate)},
@@ -104,10 +103,9 @@ static int tear_down(void **state)
     issuer_free(issuer);
     kube_client_free(client);
     http_free(loop);
-    loopback_stop(server);
+    secrets_stop(server);
     free(seen);
     free(decision);
-    free(ca_secret);
     authority_pair_deinit(&ca);
     authority_pair_deinit(&other_ca);
     authority_pair_deinit(&pair);
@@ -143,7 +141,7 @@ static void certificates_are_not_needed_without_pods_that_have_them(void **state
 
 static void certificates_come_with_the_first_pods_all_at_once(void **state)
 {
-    char *made = secret_with(OWNED, &ca, "w0-0.crt", NULL);
+    const char *made = secret_with(OWNED, &ca, "w0-0.crt", NULL);
     BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .status = 404, .body = "{}"},
           {.expect = "POST " PATH, .status = 201, .body = made});
 
@@ -158,13 +156,12 @@ static void certificates_come_with_the_first_pods_all_at_once(void **state)
     assert_non_null(strstr(loopback_request(server, 2), "\"ca.crt\":\"-----BEGIN"));
     assert_int_equal(ensure(), ERR_OK); /* nothing is left to do */
     assert_int_equal(loopback_strays(server), 0);
-    free(made);
 }
 
 static void certificates_of_a_new_pod_are_added_and_those_of_the_old_removed(void **state)
 {
-    char *before = secret_with(OWNED, &ca, "w0-1.crt", "w1-1.crt");
-    char *after = secret_with(OWNED, &ca, "w0-1.crt", "w1-2.crt");
+    const char *before = secret_with(OWNED, &ca, "w0-1.crt", "w1-1.crt");
+    const char *after = secret_with(OWNED, &ca, "w0-1.crt", "w1-2.crt");
     BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
           {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
     const char *sent;
@@ -180,14 +177,12 @@ static void certificates_of_a_new_pod_are_added_and_those_of_the_old_removed(voi
     assert_null(strstr(sent, "w0-1"));
     assert_int_equal(ensure(), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
-    free(before);
-    free(after);
 }
 
 static void certificates_are_issued_again_before_they_end(void **state)
 {
-    char *after = secret_with(OWNED, &ca, "w0-1.crt", NULL);
-    char *before;
+    const char *after = secret_with(OWNED, &ca, "w0-1.crt", NULL);
+    const char *before;
 
     (void)state;
     authority_pair_deinit(&pair);
@@ -198,14 +193,12 @@ static void certificates_are_issued_again_before_they_end(void **state)
     add_pod(0, 1);
     assert_int_equal(ensure(), ERR_OK);
     assert_non_null(strstr(loopback_request(server, 2), "\"w0-1.crt\":\"-----BEGIN"));
-    free(before);
-    free(after);
 }
 
 static void certificates_are_issued_again_when_the_ca_changes(void **state)
 {
-    char *before = secret_with(OWNED, &other_ca, "w0-1.crt", NULL);
-    char *after = secret_with(OWNED, &ca, "w0-1.crt", NULL);
+    const char *before = secret_with(OWNED, &other_ca, "w0-1.crt", NULL);
+    const char *after = secret_with(OWNED, &ca, "w0-1.crt", NULL);
     BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
           {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
 
@@ -215,13 +208,11 @@ static void certificates_are_issued_again_when_the_ca_changes(void **state)
     assert_non_null(strstr(loopback_request(server, 2), "\"ca.crt\":\"-----BEGIN"));
     assert_int_equal(ensure(), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
-    free(before);
-    free(after);
 }
 
 static void certificates_that_were_deleted_are_made_again(void **state)
 {
-    char *made = secret_with(OWNED, &ca, "w0-1.crt", NULL);
+    const char *made = secret_with(OWNED, &ca, "w0-1.crt", NULL);
     BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = made},
           {.expect = "PATCH " PATH "/mnli-certificates?", .status = 404, .body = "{}"},
           {.expect = "GET " PATH "/mnli-certificates ", .status = 404, .body = "{}"},
@@ -236,12 +227,11 @@ static void certificates_that_were_deleted_are_made_again(void **state)
     assert_int_equal(ensure(), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
     assert_int_equal(loopback_unused(server), 0);
-    free(made);
 }
 
 static void certificates_are_never_put_into_anothers_secret(void **state)
 {
-    char *foreign = secret_with("\"name\":\"mnli-certificates\"", &ca, "w0-1.crt", NULL);
+    const char *foreign = secret_with("\"name\":\"mnli-certificates\"", &ca, "w0-1.crt", NULL);
     BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = foreign});
 
     (void)state;
@@ -249,7 +239,6 @@ static void certificates_are_never_put_into_anothers_secret(void **state)
     assert_int_equal(ensure(), ERR_CONFLICT);
     assert_non_null(strstr(err.text, "does not belong to this SkyJob"));
     assert_int_equal(loopback_strays(server), 0);
-    free(foreign);
 }
 
 static void certificates_need_an_issuer_where_pods_have_them(void **state)

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "loopback.h"
 #include "secrets.h"
 
 #define DAY_S 86400
@@ -25,7 +24,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
 {
     struct kube_config config = {.namespace = strdup("default")};
 
-    server = loopback_start(replies, n);
+    server = secrets_serve(replies, n);
     assert_non_null(server);
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
@@ -47,14 +46,14 @@ static int tear_down(void **state)
     issuer_free(issuer);
     kube_client_free(client);
     http_free(loop);
-    loopback_stop(server);
+    secrets_stop(server);
     authority_pair_deinit(&first);
     authority_pair_deinit(&second);
     return 0;
 }
 
 /* With `trusted` as its ca.crt; NULL: without. */
-static char *secret_of(const char *type, const struct authority_pair *ca, const char *trusted)
+static const char *secret_of(const char *type, const struct authority_pair *ca, const char *trusted)
 {
     const struct secret_member members[] = {{"tls.crt", buf_text(&ca->certificate)},
                                             {"tls.key", buf_text(&ca->key)},
@@ -66,7 +65,7 @@ static char *secret_of(const char *type, const struct authority_pair *ca, const 
 
 static void issuer_makes_a_ca_when_there_is_none(void **state)
 {
-    char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
     const struct loopback_reply replies[] = {
         {.expect = "GET " PATH "/ca ", .status = 404, .body = "{}"},
         {.expect = "POST " PATH, .status = 201, .body = made}};
@@ -88,12 +87,11 @@ static void issuer_makes_a_ca_when_there_is_none(void **state)
     assert_int_equal(issuer_tend(issuer, 1000 + ISSUER_LOOK_MS - 1, NOW_S, &err), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
     authority_pair_deinit(&pair);
-    free(made);
 }
 
 static void issuer_goes_on_with_what_it_knows(void **state)
 {
-    char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
     const struct loopback_reply replies[] = {
         {.expect = "GET " PATH "/ca ", .body = made},
         {.expect = "GET " PATH "/ca ", .status = 500, .body = "{}"},
@@ -110,12 +108,11 @@ static void issuer_goes_on_with_what_it_knows(void **state)
     assert_non_null(strstr(err.text, "Secret sky/ca"));
     assert_true(issuer_generation(issuer) == generation);
     assert_string_equal(issuer_trusted(issuer), buf_text(&first.certificate));
-    free(made);
 }
 
 static void issuer_only_reads_the_secret_of_another_program(void **state)
 {
-    char *made = secret_of("kubernetes.io/tls", &first, buf_text(&second.certificate));
+    const char *made = secret_of("kubernetes.io/tls", &first, buf_text(&second.certificate));
     const struct loopback_reply replies[] = {{.expect = "GET " PATH "/ca ", .body = made}};
 
     (void)state;
@@ -127,14 +124,13 @@ static void issuer_only_reads_the_secret_of_another_program(void **state)
         strncmp(issuer_trusted(issuer), buf_text(&first.certificate), first.certificate.len) == 0);
     assert_string_equal(issuer_trusted(issuer) + first.certificate.len,
                         buf_text(&second.certificate));
-    free(made);
 }
 
 /* A CA that ends within a year gets a successor that is trusted, and does not issue yet. */
 static void issuer_makes_the_next_ca_in_time(void **state)
 {
     int64_t now_s = NOW_S + AUTHORITY_VALID_S - ISSUER_ROTATE_S + DAY_S;
-    char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
     const struct loopback_reply replies[] = {{.expect = "GET " PATH "/ca ", .body = made},
                                              {.expect = "PATCH " PATH "/ca?", .body = made}};
     const char *sent;
@@ -153,7 +149,6 @@ static void issuer_makes_the_next_ca_in_time(void **state)
         sent++;
     }
     assert_null(strstr(sent, "BEGIN CERTIFICATE"));
-    free(made);
 }
 
 static void issuer_lets_the_next_ca_issue_when_all_trust_it(void **state)
@@ -162,8 +157,8 @@ static void issuer_lets_the_next_ca_issue_when_all_trust_it(void **state)
         {"ca.crt", "-----BEGIN CERTIFICATE-----x"}, {"tls.crt", buf_text(&first.certificate)},
         {"tls.key", buf_text(&first.key)},          {"next.crt", buf_text(&second.certificate)},
         {"next.key", buf_text(&second.key)},        {NULL, NULL}};
-    char *waiting = secret_json("Opaque", "\"resourceVersion\":\"7\"", members);
-    char *switched = secret_of("Opaque", &second, buf_text(&second.certificate));
+    const char *waiting = secret_json("Opaque", "\"resourceVersion\":\"7\"", members);
+    const char *switched = secret_of("Opaque", &second, buf_text(&second.certificate));
     const struct loopback_reply replies[] = {{.expect = "GET " PATH "/ca ", .body = waiting},
                                              {.expect = "PATCH " PATH "/ca?", .body = switched}};
     const char *sent;
@@ -175,14 +170,12 @@ static void issuer_lets_the_next_ca_issue_when_all_trust_it(void **state)
     assert_non_null(strstr(sent, "\"next.crt\":null"));
     assert_non_null(strstr(sent, "\"next.key\":null"));
     assert_string_equal(issuer_trusted(issuer), buf_text(&second.certificate));
-    free(waiting);
-    free(switched);
 }
 
 static void issuer_keeps_an_identity_for_each_job(void **state)
 {
-    char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
-    char *other = secret_of("Opaque", &second, buf_text(&second.certificate));
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const char *other = secret_of("Opaque", &second, buf_text(&second.certificate));
     const struct loopback_reply replies[] = {{.expect = "GET " PATH "/ca ", .body = made},
                                              {.expect = "GET " PATH "/ca ", .body = other}};
     struct tls_identity *a, *b, *again;
@@ -205,8 +198,6 @@ static void issuer_keeps_an_identity_for_each_job(void **state)
     assert_int_equal(issuer_tend(issuer, 100000, NOW_S, &err), ERR_OK);
     assert_int_equal(issuer_caller(issuer, "u1", NOW_S + ISSUER_VALID_S, &again, &err), ERR_OK);
     assert_true(tls_identity_number(again) != number);
-    free(made);
-    free(other);
 }
 
 static void issuer_replaces_its_ca_in_phases(void **state)

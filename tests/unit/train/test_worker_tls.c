@@ -1,8 +1,11 @@
-/* Two workers of a job with certificates, in this process, from their first revision to the end. */
+/* Two workers of a job with certificates, each in a process, from their first revision to the end.
+ */
 #include "train/worker.h"
 
-#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "api/revision.h"
 #include "base/clock.h"
@@ -28,8 +31,7 @@ struct running {
     struct worker_params params;
     char folder[64];  /* its certificates */
     const char *name; /* in them */
-    pthread_t thread;
-    int code;
+    pid_t pid;
 };
 
 static struct running workers[2];
@@ -72,12 +74,12 @@ static int tear_down(void **state)
     return scratch_remove(state);
 }
 
-static void *run(void *arg)
+static int wait_exit(const struct running *w)
 {
-    struct running *w = arg;
+    int status = 0;
 
-    w->code = worker_run(&w->params);
-    return NULL;
+    assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static void start(int slot, const char *name)
@@ -100,7 +102,12 @@ static void start(int slot, const char *name)
     (void)snprintf(w->folder, sizeof w->folder, "%s/w%d", scratch, slot);
     assert_int_equal(mkdir(w->folder, 0755), 0);
     certificates_write(w->folder, &ca, name);
-    assert_int_equal(pthread_create(&w->thread, NULL, run, w), 0);
+    w->pid = fork();
+    assert_true(w->pid >= 0);
+    if (w->pid > 0)
+        return;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test fails */
+    _exit(worker_run(&w->params));
 }
 
 /* As the operator calls, until the worker answers. Returns the body, to be freed. */
@@ -203,18 +210,15 @@ static void workers_with_certificates_train_to_the_end(void **state)
     post_revision();
     wait_session(&workers[0], REPORT_DONE, &report);
     halt(&workers[0]); /* the leader is released */
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
-        assert_int_equal(workers[i].code, EXIT_DONE);
-    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(wait_exit(&workers[i]), EXIT_DONE);
 }
 
 static void worker_with_the_certificate_of_another_does_not_start(void **state)
 {
     (void)state;
     start(0, NAME_OF(1));
-    assert_int_equal(pthread_join(workers[0].thread, NULL), 0);
-    assert_int_not_equal(workers[0].code, EXIT_DONE);
+    assert_int_not_equal(wait_exit(&workers[0]), EXIT_DONE);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
