@@ -152,8 +152,7 @@ static bool build_end(const struct authority *a, X509 *certificate, EVP_PKEY *ke
            add_extension(certificate, a->certificate, NID_basic_constraints, "critical,CA:FALSE") &&
            add_extension(certificate, a->certificate, NID_key_usage, "critical,digitalSignature") &&
            add_extension(certificate, a->certificate, NID_ext_key_usage, "serverAuth,clientAuth") &&
-           add_extension(certificate, a->certificate, NID_authority_key_identifier,
-                         "keyid:always") &&
+           add_extension(certificate, a->certificate, NID_authority_key_identifier, "keyid") &&
            add_extension(certificate, a->certificate, NID_subject_alt_name, names) &&
            X509_sign(certificate, a->key, EVP_sha256()) > 0;
 }

@@ -183,13 +183,19 @@ enum err_code tls_context_new(const struct tls_identity *identity, enum tls_role
     return rc;
 }
 
-bool tls_peer_is(const SSL *ssl, const char *name)
+bool tls_peer_name(const SSL *ssl, char out[static TLS_NAME_BYTES])
 {
     X509 *certificate = SSL_get1_peer_certificate(ssl);
-    char its[TLS_NAME_BYTES];
-    bool is_peer = certificate && SSL_get_verify_result(ssl) == X509_V_OK &&
-                   read_name(certificate, its) && strcmp(its, name) == 0;
+    bool has_name =
+        certificate && SSL_get_verify_result(ssl) == X509_V_OK && read_name(certificate, out);
 
     X509_free(certificate);
-    return is_peer;
+    return has_name;
+}
+
+bool tls_peer_is(const SSL *ssl, const char *name)
+{
+    char its[TLS_NAME_BYTES];
+
+    return tls_peer_name(ssl, its) && strcmp(its, name) == 0;
 }

@@ -54,8 +54,10 @@ MUST_CHECK enum err_code tls_context_new(const struct tls_identity *identity, en
 MUST_CHECK enum err_code tls_context_set(const struct tls_identity *identity, SSL_CTX *context,
                                          struct err *err);
 
-/* Has the peer shown a certificate of a trusted CA, and is its DNS name, the only one, `name`? Ask
- * after the handshake. */
+/* The only DNS name in the certificate of a trusted CA that the peer has shown. False when there is
+ * none. Ask after the handshake. */
+bool tls_peer_name(const SSL *ssl, char out[static TLS_NAME_BYTES]);
+/* Is it this one? */
 bool tls_peer_is(const SSL *ssl, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* run/certificates.h - a certificate for each pod of a job, in the job's Secret "<job>-certificates".
+/* run/certificates.h - a certificate for each pod of a job, in its Secret "<job>-certificates".
  *
  * The Secret has ca.crt and, for each worker, "w<slot>-<incarnation>.crt" and ".key"; all probes
  * share those of NAMES_PROBE_DNS. A pod mounts only its own. They are there before the pod is

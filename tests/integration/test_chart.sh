@@ -127,10 +127,10 @@ rights() { # all that the operator's account may, in its own namespace and in an
     diff -u tests/golden/rights.txt "$dir/rights"
 }
 encrypts() {
-    local ca=skyjob-operator-ca
-    render >"$dir/text" && grep -q -- '- --authority=\$(POD_NAMESPACE)/skyjob-ca$' "$dir/text" && ! grep -q cert-manager.io "$dir/text" || return
+    local ca=rel-skyjob-operator-ca
+    render >"$dir/text" && grep -q -- '- --authority=.(POD_NAMESPACE)/rel-skyjob-ca$' "$dir/text" && ! grep -q cert-manager.io "$dir/text" || return
     render --set tls.certManager=true >"$dir/text" && grep -q -- '- --authority=' "$dir/text" && grep -qx 'kind: Certificate' "$dir/text" &&
-        ! grep -A20 "^  name: $ca$" "$dir/text" | has 'create\|patch' || return
+        ! grep -A14 "^  name: $ca$" "$dir/text" | has 'create\|patch' || return
     render --set tls.enabled=false >"$dir/text" && ! grep -q -- "--authority=\|$ca" "$dir/text" && grep -A1 'resources: \[secrets\]' "$dir/text" | has 'verbs: \[get, create\]'
 }
 users_may() { # (the test API does not run the controller that adds roles to others)

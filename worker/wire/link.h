@@ -16,7 +16,7 @@
  * (link_abort()), and so do its peers: all workers report the one that failed first. Strangers on
  * the port (wrong protocol, key, plan, revision, worker, edge) are refused, counted and disturb no
  * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
- * of the job.
+ * of the job; with an identity, one whose certificate is not that of a peer gets no answer.
  *
  * Layer: wire (may use tls base). Threads: any; at most one at a time in a call on the same edge.
  * Transport: mutual TLS with an identity, in which both ends check that the peer's certificate

@@ -762,6 +762,21 @@ static bool is_websocket(struct lws *wsi)
            lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
 }
 
+/* Is the peer, by its certificate, one that may dial? Which edge it may have is the HELLO's. */
+static bool may_dial(const struct link *link, struct lws *wsi)
+{
+    char name[TLS_NAME_BYTES];
+
+    if (!link->io->client)
+        return true;
+    if (!tls_peer_name(lws_get_ssl(wsi), name))
+        return false;
+    for (int i = 0; i < link->params.n_edges; i++)
+        if (link->edges[i].params.is_incoming && strcmp(link->edges[i].params.tls_name, name) == 0)
+            return true;
+    return false;
+}
+
 static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_reasons reason,
                         void *in, size_t n)
 {
@@ -775,7 +790,7 @@ static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_re
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
         return is_websocket(wsi) ? 0 : -1;
     case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* without a name it would be our first one */
-        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 ? 0 : -1;
+        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 && may_dial(link, wsi) ? 0 : -1;
     case LWS_CALLBACK_FILTER_HTTP_CONNECTION: /* no HTTP is served here ... */
     case LWS_CALLBACK_HTTP:
     case LWS_CALLBACK_RAW_ADOPT: /* ... and nothing else, as after CONNECT */

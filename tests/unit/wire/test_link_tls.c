@@ -81,14 +81,14 @@ static void link_with_identities_carries_both_ways_at_once(void **state)
 }
 
 /* Stage 0 dials stage 1, which does not dial; neither gets ready. */
-static void expect_refusal(int dialer, const char *says)
+static void expect_refusal_among(int n, int dialer, const char *says)
 {
     struct stages s;
     struct err err;
     int64_t end_ms = clock_now_ms() + TIMEOUT_MS;
 
-    start(&s, 2);
-    connect_stage(&s, dialer);
+    start(&s, n);
+    set_peer(s.links[dialer], 1 - dialer, link_port(s.links[1 - dialer]));
     while (link_refused(s.links[1 - dialer]) == 0 && clock_now_ms() < end_ms)
         assert_int_equal(link_wait_ready(s.links[dialer], 50, &err), ERR_TIMEOUT);
     assert_int_equal(link_wait_ready(s.links[dialer], 200, &err), ERR_TIMEOUT);
@@ -99,11 +99,23 @@ static void expect_refusal(int dialer, const char *says)
     abort_all(&s);
 }
 
-static void link_refuses_a_dialer_with_the_name_of_another_worker(void **state)
+static void expect_refusal(int dialer, const char *says)
+{
+    expect_refusal_among(2, dialer, says);
+}
+
+static void link_refuses_a_dialer_with_the_name_of_another_peer(void **state)
 {
     (void)state;
     give(0, &ours, &ours, "stage-2.test");
-    expect_refusal(0, "certificate is not that of worker 0");
+    expect_refusal_among(3, 0, "certificate is not that of worker 0");
+}
+
+static void link_answers_no_dialer_with_the_name_of_no_peer(void **state)
+{
+    (void)state;
+    give(0, &ours, &ours, "stage-2.test");
+    expect_refusal(0, "stage 1");
 }
 
 static void link_refuses_a_dialer_of_another_ca(void **state)
@@ -194,9 +206,10 @@ static SSL_CTX *context_of(const struct tls_identity *id)
     return context;
 }
 
-static void link_answers_no_handshake_without_a_certificate_of_its_ca(void **state)
+static void link_answers_no_handshake_without_the_certificate_of_a_peer(void **state)
 {
     struct tls_identity *foreign = certificates_identity(&theirs, &ours, "stage-0.test");
+    struct tls_identity *unknown = certificates_identity(&ours, &ours, "w0-1.b.skyjob.internal");
     struct tls_identity *old = certificates_at(&ours, buf_text(&ours.certificate), "stage-0.test",
                                                (int64_t)time(NULL) - 3 * CERTIFICATES_DAY_S);
     SSL_CTX *tls_1_2 = context_of(stage_identities[0]);
@@ -207,11 +220,13 @@ static void link_answers_no_handshake_without_a_certificate_of_its_ca(void **sta
     assert_true(is_answered(s.links[1], context_of(stage_identities[0])));
     assert_false(is_answered(s.links[1], SSL_CTX_new(TLS_client_method())));
     assert_false(is_answered(s.links[1], context_of(foreign)));
+    assert_false(is_answered(s.links[1], context_of(unknown)));
     assert_false(is_answered(s.links[1], context_of(old)));
     assert_int_equal(SSL_CTX_set_min_proto_version(tls_1_2, TLS1_2_VERSION), 1);
     assert_int_equal(SSL_CTX_set_max_proto_version(tls_1_2, TLS1_2_VERSION), 1);
     assert_false(is_answered(s.links[1], tls_1_2));
     tls_identity_free(foreign);
+    tls_identity_free(unknown);
     tls_identity_free(old);
     abort_all(&s);
 }
@@ -254,14 +269,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(link_with_identities_carries_messages_through_a_chain),
         TEST(link_with_identities_carries_both_ways_at_once),
-        TEST(link_refuses_a_dialer_with_the_name_of_another_worker),
+        TEST(link_refuses_a_dialer_with_the_name_of_another_peer),
+        TEST(link_answers_no_dialer_with_the_name_of_no_peer),
         TEST(link_refuses_a_dialer_of_another_ca),
         TEST(link_refuses_a_dialer_without_tls),
         TEST(link_sends_nothing_to_a_listener_with_the_name_of_another_worker),
         TEST(link_sends_nothing_to_a_listener_of_another_ca),
         TEST(link_sends_nothing_to_a_listener_without_tls),
         TEST(link_with_identities_goes_on_among_strangers),
-        TEST(link_answers_no_handshake_without_a_certificate_of_its_ca),
+        TEST(link_answers_no_handshake_without_the_certificate_of_a_peer),
         TEST(link_with_an_identity_needs_the_names_of_its_peers),
     };
     return cmocka_run_group_tests(tests, make_authorities, free_authorities);
