@@ -21,7 +21,7 @@
 #define ISSUER_ROTATE_S ((int64_t)365 * 86400) /* before the CA's end another one is made */
 #define ISSUER_SPREAD_S ((int64_t)7 * 86400)   /* until all pods trust it, or have theirs of it */
 #define ISSUER_LOOK_MS  60000                  /* between two looks at the Secret */
-#define ISSUER_RETRY_MS 2000
+#define ISSUER_RETRY_MS 5000
 
 struct issuer; /* on the heap; all fields private */
 
