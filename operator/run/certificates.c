@@ -140,6 +140,7 @@ static enum err_code look(struct kube_client *client, const struct kube_ref *ref
                      ref->namespace, ref->name);
     else if (rc == ERR_OK)
         rc = read_secret(object, out, err);
+    out->was_read = rc == ERR_OK;
     json_free(object);
     return rc;
 }
@@ -292,16 +293,21 @@ static enum err_code ensure(struct kube_client *client, const struct issuer *iss
     if (issuer_generation(issuer) == 0)
         return err_set(err, ERR_AGAIN, "there is no CA yet");
     names_child(seen->name, NAMES_TLS, name);
-    if (!known->was_read)
+    if (!known->was_read && seen->n_pods > 0) /* before the first pods there will be none */
         rc = look(client, &ref, seen, known, err);
     if (rc != ERR_OK)
         return rc;
-    known->was_read = true;
     for (int i = 0; i < wanted->n; i++)
         is_complete = is_complete && is_good(known, issuer, &wanted->list[i], now_s);
     if (is_complete && known->is_there)
         return ERR_OK;
     rc = change(client, issuer, &ref, seen, known, wanted, now_s, err);
+    if (rc == ERR_CONFLICT && !known->was_read) { /* there is one after all */
+        rc = look(client, &ref, seen, known, err);
+        if (rc == ERR_OK)
+            rc = change(client, issuer, &ref, seen, known, wanted, now_s, err);
+    }
+    known->was_read = rc == ERR_OK;
     if (rc != ERR_OK)
         store_forget_certificates(known);
     return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "deleted meanwhile") : rc;

@@ -142,8 +142,7 @@ static void certificates_are_not_needed_without_pods_that_have_them(void **state
 static void certificates_come_with_the_first_pods_all_at_once(void **state)
 {
     const char *made = secret_with(OWNED, &ca, "w0-0.crt", NULL);
-    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .status = 404, .body = "{}"},
-          {.expect = "POST " PATH, .status = 201, .body = made});
+    BEGIN(CA, {.expect = "POST " PATH, .status = 201, .body = made});
 
     (void)state;
     seen->settings.has_tls = true;
@@ -151,10 +150,29 @@ static void certificates_come_with_the_first_pods_all_at_once(void **state)
     decision->actions[0] = (struct action){.kind = ACTION_CREATE_PROBE_POD, .node = "a"};
     decision->actions[1] = (struct action){.kind = ACTION_CREATE_PROBE_POD, .node = "b"};
     assert_int_equal(ensure(), ERR_OK);
-    assert_non_null(strstr(loopback_request(server, 2), "\"w0-0.crt\":\"-----BEGIN"));
-    assert_non_null(strstr(loopback_request(server, 2), "\"w0-0.key\":\"-----BEGIN"));
-    assert_non_null(strstr(loopback_request(server, 2), "\"ca.crt\":\"-----BEGIN"));
+    assert_non_null(strstr(loopback_request(server, 1), "\"w0-0.crt\":\"-----BEGIN"));
+    assert_non_null(strstr(loopback_request(server, 1), "\"w0-0.key\":\"-----BEGIN"));
+    assert_non_null(strstr(loopback_request(server, 1), "\"ca.crt\":\"-----BEGIN"));
     assert_int_equal(ensure(), ERR_OK); /* nothing is left to do */
+    assert_int_equal(loopback_strays(server), 0);
+}
+
+/* As when an operator was stopped between the Secret and the pods. */
+static void certificates_that_were_made_before_any_pod_are_found(void **state)
+{
+    const char *before = secret_with(OWNED, &ca, "w5-1.crt", NULL);
+    const char *after = secret_with(OWNED, &ca, "w0-0.crt", NULL);
+    BEGIN(CA, {.expect = "POST " PATH, .status = 409, .body = "{}"},
+          {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
+
+    (void)state;
+    seen->settings.has_tls = true;
+    decision->n_actions = 1;
+    decision->actions[0] = (struct action){.kind = ACTION_CREATE_PROBE_POD, .node = "a"};
+    assert_int_equal(ensure(), ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 3), "\"w0-0.crt\":\"-----BEGIN"));
+    assert_int_equal(ensure(), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
 }
 
@@ -258,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(certificates_are_not_needed_without_pods_that_have_them),
         TEST(certificates_come_with_the_first_pods_all_at_once),
+        TEST(certificates_that_were_made_before_any_pod_are_found),
         TEST(certificates_of_a_new_pod_are_added_and_those_of_the_old_removed),
         TEST(certificates_are_issued_again_before_they_end),
         TEST(certificates_are_issued_again_when_the_ca_changes),
