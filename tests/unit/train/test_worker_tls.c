@@ -140,18 +140,23 @@ static struct buf call(const struct running *w, const char *method, const char *
     return answer.body;
 }
 
-static void post_revision(void)
+/* The first worker has so many units, the second one the rest. It goes on from these reports, and
+ * halts at step `until`, if that is not 0. */
+static void post_revision(int number, int n_units, const struct report *const reports[],
+                          int n_reports, int64_t until)
 {
     static struct revision r;
-    struct plan plan = {.namespace = "default",
-                        .job = "a job",
-                        .uid = UID,
-                        .revision = 1,
-                        .micro_batches = 2,
-                        .n_workers = 2,
-                        .workers = {{0, 1, 0, 0, 6, "here", 1000, 1 << 28, 1, ""},
-                                    {1, 1, 0, 6, 1, "there", 1000, 1 << 28, 1, ""}}};
-    struct peers peers = {.revision = 1,
+    struct plan plan = {
+        .namespace = "default",
+        .job = "a job",
+        .uid = UID,
+        .revision = number,
+        .micro_batches = 2,
+        .n_workers = 2,
+        .workers = {{0, 1, 0, 0, n_units, "here", 1000, 1 << 28, 1, ""},
+                    {1, 1, 0, n_units, 7 - n_units, "there", 1000, 1 << 28, 1, ""}}};
+    struct resume last = r.resume;
+    struct peers peers = {.revision = number,
                           .n = 2,
                           .list = {{TCP_LOCAL, workers[0].params.tensor_port, ""},
                                    {TCP_LOCAL, workers[1].params.tensor_port, ""}}};
@@ -160,7 +165,8 @@ static void post_revision(void)
 
     assert_int_equal(json_parse(SPEC, strlen(SPEC), &spec, NULL), ERR_OK);
     assert_int_equal(spec_parse(spec, &plan.spec, NULL), ERR_OK);
-    revision_make(&plan, NULL, 0, SOURCE_RANDOM, &(struct resume){.lineage = 0}, &r);
+    revision_make(&plan, reports, n_reports, SOURCE_RANDOM, &last, &r);
+    r.until = until;
     assert_int_equal(revision_write(&r, spec, &text, NULL), ERR_OK);
     assert_int_equal(revision_post_write(text.data, text.len, &peers, &body, NULL), ERR_OK);
     for (int i = 0; i < 2; i++) {
@@ -189,27 +195,31 @@ static void wait_session(const struct running *w, enum report_session session, s
     } while (out->session != session);
 }
 
-static void halt(const struct running *w)
+static void halt(const struct running *w, int number)
 {
     struct buf order = {.max = REVISION_ORDER_MAX_BYTES};
     struct buf answer;
 
-    assert_int_equal(revision_order_write(1, &order, NULL), ERR_OK);
+    assert_int_equal(revision_order_write(number, &order, NULL), ERR_OK);
     answer = call(w, "POST", "/v1/halt", &order);
     buf_deinit(&answer);
     buf_deinit(&order);
 }
 
-static void workers_with_certificates_train_to_the_end(void **state)
+static void workers_with_certificates_train_move_units_and_end(void **state)
 {
-    struct report report;
+    static struct report reports[2];
+    const struct report *both[] = {&reports[0], &reports[1]};
 
     (void)state;
     start(0, NAME_OF(0));
     start(1, NAME_OF(1));
-    post_revision();
-    wait_session(&workers[0], REPORT_DONE, &report);
-    halt(&workers[0]); /* the leader is released */
+    post_revision(1, 6, NULL, 0, 1);
+    for (int i = 0; i < 2; i++)
+        wait_session(&workers[i], REPORT_HALTED, &reports[i]);
+    post_revision(2, 4, both, 2, 0); /* two units move */
+    wait_session(&workers[0], REPORT_DONE, &reports[0]);
+    halt(&workers[0], 2); /* the leader is released */
     for (int i = 0; i < 2; i++)
         assert_int_equal(wait_exit(&workers[i]), EXIT_DONE);
 }
@@ -226,7 +236,7 @@ static void worker_with_the_certificate_of_another_does_not_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(workers_with_certificates_train_to_the_end),
+        TEST(workers_with_certificates_train_move_units_and_end),
         TEST(worker_with_the_certificate_of_another_does_not_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
