@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "api/names.h"
+#include "api/schedule.h"
 #include "train/message.h"
-#include "train/schedule.h"
 #include "train/stage.h"
 
 #define SLOTS 2 /* of messages that are released soon: one is in use while the other is filled */
