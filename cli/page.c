@@ -27,12 +27,14 @@ static const char *const style[] = {
     ".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));",
     "gap:14px}figure{margin:0}.chart,.wide{background:var(--card);border:1px solid var(--line);",
     "border-radius:8px;padding:8px}svg{display:block;width:100%;height:auto}",
+    ".wide{overflow-x:auto}.wide svg{min-width:760px}",
     "svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .title{font-weight:600;",
     "font-size:14px}svg .tick,svg .label{fill:var(--dim)}svg .grid{stroke:var(--line);fill:none}",
     "svg .axis{stroke:var(--dim);fill:none}svg .line{stroke:var(--a);stroke-width:1.8;fill:none;",
     "stroke-linejoin:round}svg .faint{stroke-width:1;opacity:.35}svg .dot{fill:var(--a)}",
     "svg .box{fill:var(--bg);stroke:var(--line)}svg .bottleneck{stroke:var(--b);stroke-width:2}",
-    "svg .unit{fill:var(--a)}svg .rest,svg .idle{fill:var(--idle)}svg .forward{fill:var(--f)}",
+    "svg .predicted{fill:var(--dim);opacity:.5}svg .unit{fill:var(--a)}",
+    "svg .rest,svg .idle{fill:var(--idle)}svg .forward{fill:var(--f)}",
     "svg .backward{fill:var(--b)}svg .exchange{fill:var(--x)}svg .arrow{stroke:var(--dim);",
     "fill:none}svg .name{font-weight:600}",
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}",
@@ -192,12 +194,9 @@ static enum err_code write_curves(const struct page *p, struct markup *m, struct
     for (int i = 0; i < r->n_metrics; i++)
         write_metric(r, i, points, m);
     markup_add(m, "</div>\n");
-    if (r->n_skipped > 0) {
-        markup_add(m,
-                   "<p class=\"dim\">%zu lines of the history are no records and are left out"
-                   "</p>\n",
+    if (r->n_skipped > 0)
+        markup_add(m, "<p class=\"dim\">Left out, since they are no records: %zu lines.</p>\n",
                    r->n_skipped);
-    }
     free(points);
     return ERR_OK;
 }
@@ -280,7 +279,7 @@ static void write_box(const struct picture *f, int i, int place, double x, doubl
                    "rx=\"3\"/>",
                    BOX_PAD + strip * stage->plan.first_unit / f->n_units,
                    strip * stage->plan.n_units / f->n_units);
-    write_bar(f, 70, "predicted", "idle", stage->plan.predicted_ms, m);
+    write_bar(f, 70, "predicted", "predicted", stage->plan.predicted_ms, m);
     write_bar(f, 88, "measured", "forward", stage->measured_ms, m);
     if (stage->busy_percent > 0)
         markup_add(m, "<text class=\"label\" x=\"%d\" y=\"118\">busy %d%% of a step</text>",
@@ -377,9 +376,6 @@ static void write_placement(const struct page *p, struct markup *m)
         markup_add(m, "Step, predicted: %.4g ms. ", summary->predicted_step_ms);
     if (p->status->progress.step_ms > 0)
         markup_add(m, "Step, measured: %.4g ms. ", p->status->progress.step_ms);
-    for (int i = 0; i < summary->n_alternatives; i++)
-        markup_textf(m, "With the strategy %s: %.4g ms. ", summary->alternatives[i].strategy,
-                     summary->alternatives[i].step_ms);
     markup_add(m, "</p>\n");
 }
 
@@ -388,7 +384,7 @@ static void write_placement(const struct page *p, struct markup *m)
 #define ROW_HEIGHT 26
 #define ROW_LEFT   190
 #define ROWS_TOP   8
-#define NODE_CHARS 18
+#define NODE_CHARS 9 /* of the beginning and of the end of a longer name */
 
 static void write_span(const struct timeline *t, const struct timeline_span *s, struct markup *m)
 {
@@ -407,45 +403,54 @@ static void write_span(const struct timeline *t, const struct timeline_span *s, 
     markup_add(m, ": %.4g ms</title></rect>\n", s->ms);
 }
 
-static void write_rows(const struct timeline *t, struct markup *m)
+/* The row of a stage while it is idle, and its name. */
+static void write_row(const struct timeline_params *p, int i, struct markup *m)
 {
-    const struct timeline_params *p = &t->params;
     bool has_replicas = p->stages[p->n_stages - 1].replica > 0;
-    double bottom = ROWS_TOP + p->n_stages * ROW_HEIGHT;
+    const char *node = p->stages[i].node;
+    size_t n = strlen(node);
+    char place[40];
+
+    if (has_replicas)
+        (void)snprintf(place, sizeof place, "%d/%d", p->stages[i].replica, timeline_place(p, i));
+    else
+        (void)snprintf(place, sizeof place, "%d", i);
+    markup_add(m, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", ROW_LEFT - 8,
+               ROWS_TOP + i * ROW_HEIGHT + 14);
+    if (n > 2 * NODE_CHARS + 3) /* as in show_name(): names may differ at either end */
+        markup_textf(m, "%s  %.*s...%s", place, NODE_CHARS, node, node + n - NODE_CHARS);
+    else
+        markup_textf(m, "%s  %s", place, node);
+    markup_add(m, "</text><rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
+               ROW_LEFT, ROWS_TOP + i * ROW_HEIGHT, PICTURE_WIDTH - ROW_LEFT - 10, ROW_HEIGHT - 6);
+}
+
+/* The axis of time, and what the colors mean. */
+static void write_scale(const struct timeline *t, double y, struct markup *m)
+{
     double tick = pow(10, floor(log10(t->end_ms / 2)));
 
-    for (int i = 0; i < p->n_stages; i++) {
-        char place[40];
-
-        if (has_replicas)
-            (void)snprintf(place, sizeof place, "%d/%d", p->stages[i].replica,
-                           timeline_place(p, i));
-        else
-            (void)snprintf(place, sizeof place, "%d", i);
-        markup_add(m, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", ROW_LEFT - 8,
-                   ROWS_TOP + i * ROW_HEIGHT + 14);
-        markup_textf(m, "%s  %.*s%s", place, NODE_CHARS, p->stages[i].node,
-                     strlen(p->stages[i].node) > NODE_CHARS ? "..." : "");
-        markup_add(
-            m, "</text><rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
-            ROW_LEFT, ROWS_TOP + i * ROW_HEIGHT, PICTURE_WIDTH - ROW_LEFT - 10, ROW_HEIGHT - 6);
-    }
-    for (size_t i = 0; i < t->n_spans; i++)
-        write_span(t, &t->spans[i], m);
-    tick *= t->end_ms / tick > 10 ? 2 : 1;
+    tick *= t->end_ms / tick > 10 ? 2 : t->end_ms / tick < 4 ? 0.5 : 1;
     for (int i = 0; i <= 10 && i * tick <= t->end_ms; i++)
-        markup_add(m,
-                   "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>",
-                   ROW_LEFT + i * tick / t->end_ms * (PICTURE_WIDTH - ROW_LEFT - 10), bottom + 14,
-                   i * tick);
+        markup_add(
+            m, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>",
+            ROW_LEFT + i * tick / t->end_ms * (PICTURE_WIDTH - ROW_LEFT - 10), y + 14, i * tick);
     markup_add(m, "<text class=\"label\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">ms</text>\n",
-               ROW_LEFT - 8, bottom + 14);
+               ROW_LEFT - 12, y + 14);
     for (int k = 0, x = ROW_LEFT; k < TIMELINE_KINDS; k++, x += 110)
         markup_add(m,
                    "<rect class=\"%s\" x=\"%d\" y=\"%.1f\" width=\"12\" height=\"12\"/>"
                    "<text x=\"%d\" y=\"%.1f\">%s</text>",
-                   timeline_kind_names[k], x, bottom + 26, x + 18, bottom + 36,
-                   timeline_kind_names[k]);
+                   timeline_kind_names[k], x, y + 26, x + 18, y + 36, timeline_kind_names[k]);
+}
+
+static void write_rows(const struct timeline *t, struct markup *m)
+{
+    for (int i = 0; i < t->params.n_stages; i++)
+        write_row(&t->params, i, m);
+    for (size_t i = 0; i < t->n_spans; i++)
+        write_span(t, &t->spans[i], m);
+    write_scale(t, ROWS_TOP + t->params.n_stages * ROW_HEIGHT, m);
 }
 
 static size_t count_passes(const struct timeline *t)
@@ -466,10 +471,16 @@ static void write_timeline(const struct page *p, struct markup *m)
         paragraph(m, "dim", p->no_timeline);
     if (!t)
         return;
-    paragraph(m, "dim",
-              "This is the schedule with the medians that were measured, not a recording. Where "
-              "nothing was measured, predicted times are used. Exchange is what remains of the "
-              "measured step: sums, weights and updates.");
+    markup_add(m,
+               "<p class=\"dim\">This is the schedule with the medians that were measured, not a "
+               "recording. Where nothing was measured, predicted times are used. The passes end "
+               "after %.4g ms",
+               t->passes_end_ms);
+    if (t->params.step_ms > 0)
+        markup_add(m, "; a step takes %.4g ms as measured", t->params.step_ms);
+    if (t->params.step_ms > t->passes_end_ms)
+        markup_add(m, ", and what remains is the exchange: sums, weights and updates");
+    markup_add(m, ".</p>\n");
     if (count_passes(t) > PAGE_PASSES_MAX) {
         markup_add(m,
                    "<p>A step has too many passes for a picture: %zu. The file of --trace has "

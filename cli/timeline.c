@@ -101,11 +101,10 @@ static void run(const struct timeline_params *params, struct pipe *p)
 static void add_span(struct timeline *t, struct timeline_span span)
 {
     if (span.ms > 0)
-        t->spans[t->n_spans++] = span; /* reserved, see room_of() */
+        t->spans[t->n_spans++] = span; /* reserved, see check() */
 }
 
-static void add_stage(struct timeline *t, const struct pipe *p, int stage, double pipes_end_ms,
-                      bool exchanges_early)
+static void add_stage(struct timeline *t, const struct pipe *p, int stage, bool exchanges_early)
 {
     int global = p->first_stage + stage;
     double at = 0;
@@ -121,7 +120,7 @@ static void add_stage(struct timeline *t, const struct pipe *p, int stage, doubl
                                            global, op.microbatch, end - ms, ms});
         at = end;
     }
-    exchange_ms = exchanges_early ? at : pipes_end_ms;
+    exchange_ms = exchanges_early ? at : t->passes_end_ms;
     add_span(t, (struct timeline_span){TIMELINE_IDLE, global, -1, at, exchange_ms - at});
     add_span(t, (struct timeline_span){TIMELINE_EXCHANGE, global, -1, exchange_ms,
                                        t->end_ms - exchange_ms});
@@ -189,7 +188,6 @@ enum err_code timeline_make(const struct timeline_params *params, struct timelin
     struct timeline t = {.params = *params};
     struct pipe *pipes = calloc(SPEC_STAGES_MAX, sizeof *pipes);
     double *ends = NULL;
-    double pipes_end_ms = 0;
     size_t n_passes, n_spans;
     int n = 0;
     enum err_code rc = check(params, &n_passes, &n_spans, err);
@@ -203,12 +201,12 @@ enum err_code timeline_make(const struct timeline_params *params, struct timelin
     n = run_all(params, pipes, ends);
     for (int i = 0; i < n; i++)
         for (int s = 0; s < pipes[i].schedule.n_stages; s++)
-            pipes_end_ms = fmax(pipes_end_ms, pipes[i].free_ms[s]);
-    t.end_ms = fmax(pipes_end_ms, params->step_ms);
+            t.passes_end_ms = fmax(t.passes_end_ms, pipes[i].free_ms[s]);
+    t.end_ms = fmax(t.passes_end_ms, params->step_ms);
     /* Replicas exchange the gradients of a unit behind its last backward pass. */
     for (int i = 0; i < n; i++)
         for (int s = 0; s < pipes[i].schedule.n_stages; s++)
-            add_stage(&t, &pipes[i], s, pipes_end_ms, n > 1);
+            add_stage(&t, &pipes[i], s, n > 1);
     *out = t;
     t = (struct timeline){.spans = NULL};
 out:

@@ -50,6 +50,7 @@ struct timeline_span {
 
 struct timeline {
     struct timeline_params params;
+    double passes_end_ms; /* when the last pass of all ends */
     double end_ms; /* of the step: as measured, or when the last pass ends, whichever is later */
     struct timeline_span *spans; /* stage by stage, without gaps */
     size_t n_spans, max_spans;

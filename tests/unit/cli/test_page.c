@@ -137,7 +137,7 @@ static void page_shows_curves_and_metrics(void **state)
     expect(text, ">step time<");
     expect(text, ">accuracy<");
     expect(text, "1 of 2 values were not finite");
-    expect(text, "1 lines of the history");
+    expect(text, "no records: 1 lines");
 }
 
 static void page_draws_every_node_with_its_times(void **state)
@@ -219,8 +219,6 @@ static void page_escapes_every_text_of_others(void **state)
     (void)snprintf(status.stages[1].plan.units, MODEL_NAME_BYTES, HOSTILE);
     (void)snprintf(status.placement.strategy, STATUS_WORD_BYTES, "<b>");
     (void)snprintf(status.placement.summary.explanation, PLAN_REASON_BYTES, HOSTILE);
-    status.placement.summary.n_alternatives = 1;
-    status.placement.summary.alternatives[0] = (struct plan_alternative){"<i>", 3};
     status.conditions[CONDITION_PLACED] =
         (struct condition){.value = CONDITION_TRUE, .reason = HOSTILE, .message = HOSTILE};
     status.progress.total_steps = 1;
