@@ -16,7 +16,8 @@ RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends \
         ca-certificates libcurl4 libcjson1 libyaml-0-2 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
-COPY --from=build /src/build/release/bin/skyjob-operator /usr/local/bin/
+# kubectl-skyjob is for `helm test`.
+COPY --from=build /src/build/release/bin/skyjob-operator /src/build/release/bin/kubectl-skyjob /usr/local/bin/
 COPY LICENSE /usr/share/doc/skyjob/
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/skyjob-operator"]
