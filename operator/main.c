@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -338,6 +339,7 @@ int main(int argc, char **argv)
 
     if (!read_options(argc, argv, &o))
         return EXIT_CONFIG;
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it has keys in its memory */
     client_options.calls_per_second = o.calls_per_second;
     client_options.calls_burst = o.calls_burst;
     client_options.may_write = o.lease_name ? may_write : NULL;

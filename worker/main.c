@@ -337,6 +337,7 @@ int main(int argc, char **argv)
     }
     restart_with_settings(argv);
     (void)prctl(PR_SET_NAME, "skyjob-worker"); /* else ps shows "exe" after that restart */
+    (void)prctl(PR_SET_DUMPABLE, 0);           /* it has keys in its memory */
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);

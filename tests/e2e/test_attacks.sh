@@ -145,6 +145,17 @@ key_is_secret() { # the key is in a Secret, and in nothing else that is written 
         kubectl -n skyjob-system logs -l app.kubernetes.io/component=operator --tail=-1; } | grep -F -e "$key" -e "$(base64 -d <<<"$key" | od -An -tx1 | tr -d ' \n')"
 }
 check 'the key of a job is in no log, status, event or environment' key_is_secret
+no_dumps() { # what is there of such a process belongs to root
+    local node owner n=0
+    for node in $(kubectl get nodes -o 'jsonpath={.items[*].metadata.name}'); do
+        for owner in $(docker exec "$node" sh -c 'for p in /proc/[0-9]*; do case $(cat $p/comm) in skyjob-*) stat -c %u $p/environ ;; esac; done' 2>/dev/null); do
+            [ "$owner" = 0 ] && n=$((n + 1)) || return
+        done
+    done
+    echo "$n processes"
+    [ "$n" -ge 4 ]
+}
+check 'operators and workers cannot be dumped or traced by others of their user' no_dumps
 
 # --- certificates ---
 # over_tls PORT OPTION...: what the leader answers to a request over TLS, with these options of openssl
