@@ -127,7 +127,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults test-kueue valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
+.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
         bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -249,6 +249,11 @@ test-kueue: deps-cluster ## queued jobs with the real Kueue, which is built firs
 	@hack/cluster/build.sh kueue
 	@$(SUBMAKE) all sample support
 	@tests/integration/kueue.sh
+
+test-cert-manager: deps-cluster ## certificates of the real cert-manager's CA, which is built first (minutes)
+	@hack/cluster/build.sh cert-manager
+	@$(SUBMAKE) all sample support
+	@tests/integration/cert-manager.sh
 
 valgrind: deps-check ## the operator under valgrind for RECONCILES=1000 (minutes)
 	@$(SUBMAKE) all sample support
