@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/families.h"
+#include "base/process.h"
 #include "http/server.h"
-#include "run/metrics.h"
 
-_Static_assert(HEALTH_METRICS_BYTES + METRICS_PROCESS_BYTES <= SERVER_ANSWER_BYTES,
+_Static_assert(HEALTH_METRICS_BYTES + PROCESS_FAMILIES_BYTES <= SERVER_ANSWER_BYTES,
                "the metrics fit an answer");
 
 struct health {
@@ -31,14 +32,14 @@ static void answer(struct server_answer *out, int status, const char *text)
  * now. The loop may want the lock, so /proc is read without it. */
 static enum err_code add_metrics(struct health *h, struct buf *out)
 {
-    struct metrics_process process;
-    enum err_code rc = metrics_read_process(&process, NULL);
+    struct process process;
+    enum err_code rc = process_read(&process, NULL);
 
     pthread_mutex_lock(&h->lock);
     if (rc == ERR_OK && h->metrics.len > 0)
         rc = buf_add(out, h->metrics.data, h->metrics.len, NULL);
     pthread_mutex_unlock(&h->lock);
-    return rc == ERR_OK ? metrics_write_process(&process, out, NULL) : rc;
+    return rc == ERR_OK ? process_write(&process, out, NULL) : rc;
 }
 
 static bool is_ready(struct health *h)
@@ -68,7 +69,7 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
         answer(out, is_ready_now ? 200 : 503,
                is_ready_now ? "ok" : "still listing the cluster's objects");
     } else if (strcmp(path, "/metrics") == 0) {
-        out->type = "text/plain; version=0.0.4";
+        out->type = FAMILIES_TYPE;
         if (add_metrics(h, &out->body) != ERR_OK)
             out->status = 503;
     } else {

@@ -1,9 +1,8 @@
 /* run/metrics.h - what the operator reports about itself, in Prometheus' text format.
  *
  * Every family has its HELP and TYPE and a base unit in its name, which ends in _total if it only
- * grows. All families are in metrics.c; the alerts and the dashboard in charts/skyjob/files name no
- * others.
- * Layer: run (may use kube, api, base). Threads: any; pure but for metrics_read_process().
+ * grows. All of its own are in metrics.c; the alerts and the dashboard in charts/skyjob/files name
+ * no others. Layer: run (may use kube, api, base). Threads: any; pure but for memory.
  */
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
@@ -13,9 +12,8 @@
 
 #include "base/buf.h"
 
-#define METRICS_BOUNDS        13
-#define METRICS_WATCHES_MAX   8
-#define METRICS_PROCESS_BYTES ((size_t)2 << 10) /* of metrics_write_process() */
+#define METRICS_BOUNDS      13
+#define METRICS_WATCHES_MAX 8
 
 /* How long reconciles took: the last of `n` are those that took longer than all bounds. */
 struct metrics_reconciles {
@@ -47,18 +45,5 @@ struct metrics {
 
 /* Append everything about the operator. ERR_LIMIT or ERR_NO_MEMORY. */
 MUST_CHECK enum err_code metrics_write(const struct metrics *m, struct buf *out, struct err *err);
-
-struct metrics_process {
-    double cpu_seconds;
-    double start_seconds; /* since 1970 */
-    int64_t resident_bytes;
-    int n_fds;
-};
-
-/* From /proc. ERR_IO, ERR_PROTOCOL and the codes of file_read(). */
-MUST_CHECK enum err_code metrics_read_process(struct metrics_process *out, struct err *err);
-/* Append everything about the process, under the names that all programs use. */
-MUST_CHECK enum err_code metrics_write_process(const struct metrics_process *p, struct buf *out,
-                                               struct err *err);
 
 #endif

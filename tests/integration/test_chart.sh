@@ -82,7 +82,7 @@ probe_priority() { # one of the chart's own, another one, or none
     render --set probePriorityClass.create=false >"$dir/text" && ! grep -q '^kind: PriorityClass\|probe-priority-class' "$dir/text" &&
         render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
 }
-families() { grep -oE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c | tr -d '"' | sort -u; }
+families() { grep -ohE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c common/base/process.c | tr -d '"' | sort -u; }
 named_in() { grep -ohE '(skyjob|process)_[a-z_]+' "$@" | sed -E 's/_(bucket|sum|count)$//' | sort -u; }
 known_families() { # an alert on a metric that is not there would never fire
     local file
