@@ -130,8 +130,18 @@ static enum err_code check_params(const struct link_params *p, struct err *err)
     return ERR_OK;
 }
 
+/* What has not been acknowledged never will be. */
+static void settle_traffic(const struct edge *edge)
+{
+    for (uint64_t i = edge->n_released; edge->params.traffic && i < edge->n_sent; i++)
+        atomic_fetch_sub(&edge->params.traffic->unacknowledged_bytes,
+                         edge->sizes[i % LINK_SLOTS_MAX]);
+}
+
 static void free_link(struct link *link)
 {
+    for (int i = 0; i < link->params.n_edges; i++)
+        settle_traffic(&link->edges[i]);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->lock);
     arena_deinit(&link->arena);

@@ -25,6 +25,7 @@
 #ifndef WIRE_LINK_H
 #define WIRE_LINK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +46,15 @@
 
 struct link; /* on the heap; all fields private */
 
+/* Bytes of messages, with their headers, to and from a peer. Written by the IO thread, read by any.
+ * Edges, and links that come one after the other, may share one. */
+struct link_traffic {
+    atomic_ullong sent_bytes;
+    atomic_ullong received_bytes;
+    atomic_ullong unacknowledged_bytes; /* of those that are sent: the peer still has them in its
+                                           slots, or they are on their way */
+};
+
 struct link_edge {
     uint32_t id; /* equal on both ends; one peer's edges of one direction have different ones */
     bool is_incoming;
@@ -56,6 +66,7 @@ struct link_edge {
     char name[LINK_NAME_BYTES];      /* what errors call the edge ... */
     char peer_name[LINK_NAME_BYTES]; /* ... and its peer */
     char tls_name[LINK_TLS_BYTES];   /* with an identity: what the peer's certificate names */
+    struct link_traffic *traffic;    /* borrowed until the link is closed; NULL: not counted */
 };
 
 struct link_params {

@@ -263,6 +263,18 @@ static enum err_code on_hello(struct conn *c, struct err *err)
     return c->dialed ? ERR_OK : claim_edge(c, edge, err);
 }
 
+/* Every credit but those in advance is for a message that the receiver has released. */
+static void count_released(struct edge *edge)
+{
+    uint64_t bytes = 0;
+
+    while (edge->n_released < edge->n_sent &&
+           edge->n_released + edge->n_slots_there < edge->n_credits)
+        bytes += edge->sizes[edge->n_released++ % LINK_SLOTS_MAX];
+    if (edge->params.traffic)
+        atomic_fetch_sub(&edge->params.traffic->unacknowledged_bytes, bytes);
+}
+
 /* The first credit also means that the receiver has accepted the dialer. */
 static enum err_code on_credit(struct conn *c, struct err *err)
 {
@@ -273,8 +285,11 @@ static enum err_code on_credit(struct conn *c, struct err *err)
         return err_set(err, ERR_PROTOCOL, "a credit of %llu after %llu frames",
                        (unsigned long long)total, (unsigned long long)edge->n_sent);
     edge->n_credits = total;
-    if (c->state == CONN_GREETING)
+    if (c->state == CONN_GREETING) {
+        edge->n_slots_there = total;
         open_edge(c);
+    }
+    count_released(edge);
     return ERR_OK;
 }
 
@@ -318,6 +333,10 @@ static enum err_code on_frame(struct conn *c, struct err *err)
         edge->ready[(edge->ready_head + edge->n_ready) % edge->params.n_slots] = c->slot;
         edge->n_ready++;
         edge->n_received++;
+        if (edge->params.traffic)
+            atomic_fetch_add(&edge->params.traffic->received_bytes,
+                             FRAME_HEADER_BYTES + c->reader.head.meta_bytes +
+                                 c->reader.head.tensor_bytes);
         c->slot = -1;
         pthread_cond_broadcast(&c->link->changed);
         return ERR_OK;
@@ -458,7 +477,11 @@ static struct chunk message_chunk(struct conn *c)
                           .last = left <= CHUNK_MAX_BYTES};
 
     if (chunk.first)
-        edge->n_sent++;
+        edge->sizes[edge->n_sent++ % LINK_SLOTS_MAX] = slot->n_bytes;
+    if (chunk.first && edge->params.traffic)
+        atomic_fetch_add(&edge->params.traffic->unacknowledged_bytes, slot->n_bytes);
+    if (edge->params.traffic)
+        atomic_fetch_add(&edge->params.traffic->sent_bytes, chunk.n_bytes);
     c->chunk_at = chunk.last ? 0 : c->chunk_at + CHUNK_MAX_BYTES;
     return chunk;
 }
