@@ -523,11 +523,12 @@ static enum err_code open_link(struct session *s, struct link_params *link, stru
     struct exchange *x = &s->train.exchange;
     enum err_code rc;
 
-    if (plan->n_workers == 1)
-        return ERR_OK;
     x->edges = edges_of(plan, s->number);
     if (s->job->has_store && s->job->store.is_own)
         edges_add_copies(&x->edges, plan, s->number);
+    tally_connect(&s->job->mailbox->tally, &x->edges);
+    if (plan->n_workers == 1)
+        return ERR_OK;
     link->edges = x->edges.list;
     link->n_edges = x->edges.n;
     x->gradient_percent = plan->spec.sync.gradient_percent;

@@ -74,6 +74,7 @@ struct train {
     void *meta;                 /* of the message that is sent */
     struct progress progress;   /* what was posted last; all stages have its `best` */
     struct message_facts facts; /* of the run */
+    int64_t n_counted;          /* steps that the tally has, with those before this session */
     int64_t first_step;         /* of this session ... */
     int64_t until;              /* ... and where it halts by itself; 0: it does not */
     struct stopwatch compute;   /* in this step, with the update of the step before */
