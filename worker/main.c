@@ -36,7 +36,8 @@ static const char usage[] =
     "                           [--spare-disk PERCENT]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--certificates DIR]\n"
-    "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
+    "                           [--health HOST:PORT] [--metrics-address HOST:PORT]\n"
+    "                           [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
     "                           [--control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                            [--certificates DIR]]\n"
@@ -49,8 +50,10 @@ static const char usage[] =
     "         sequences as long as those in DIR; with ports, also its links to other probes\n"
     "inspect  print the sizes of the model in DIR\n"
     "\n"
-    "With --certificates both ports speak only TLS, with the files ca.crt, tls.crt and tls.key in "
-    "DIR.\n";
+    "With --certificates control and tensor ports speak only TLS, with the files ca.crt, tls.crt "
+    "and\n"
+    "tls.key in DIR. The metrics port serves GET /metrics, with metrics.crt and metrics.key "
+    "there.\n";
 
 /* Output is published as a whole or not at all, so a stop needs no clean-up. A leader that is done
  * and only serves its progress has not failed. The first process of a container ignores SIGTERM
@@ -142,7 +145,7 @@ static bool split_address(const char *text, const char **out_host, int *out_port
 struct arguments {
     struct worker_params stage;
     const char *slot_number, *incarnation_number, *spare_disk;
-    const char *control, *tensor, *health, *spec_path;
+    const char *control, *tensor, *health, *metrics, *spec_path;
 };
 
 /* An option's value is the place of its argument; no place is equal to '?'. */
@@ -163,6 +166,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"control", required_argument, NULL, AT(control)},
         {"tensor", required_argument, NULL, AT(tensor)},
         {"health", required_argument, NULL, AT(health)},
+        {"metrics-address", required_argument, NULL, AT(metrics)},
         {"key", required_argument, NULL, AT(stage.key_path)},
         {"certificates", required_argument, NULL, AT(stage.certificates_dir)},
         {"termination-log", required_argument, NULL, AT(stage.termination_path)},
@@ -208,6 +212,8 @@ static int run_stage(struct arguments *a)
 {
     if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path || !has_stores(a) ||
         (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
+        (a->metrics &&
+         !split_address(a->metrics, &a->stage.metrics_host, &a->stage.metrics_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
         (void)fputs(usage, stderr);

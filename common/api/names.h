@@ -62,6 +62,7 @@
 #define PORT_CONTROL 7070 /* HTTP, see worker/train/control.h */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 #define PORT_HEALTH  7072 /* HTTP: /healthz, /readyz */
+#define PORT_METRICS 7073 /* HTTPS: /metrics */
 
 #define SAMPLE_DIR "/usr/share/skyjob/mnli" /* in the worker image */
 
@@ -83,7 +84,12 @@ void names_revision(const char *job, const char *uid, int number, char out[stati
 void names_worker_dns(const char *uid, int slot, int incarnation, char out[static NAMES_DNS_BYTES]);
 /* What the operator's certificate for the job names: "operator.<uid>.skyjob.internal". */
 void names_operator_dns(const char *uid, char out[static NAMES_DNS_BYTES]);
-/* The uid in such a name; false when it has none. */
+/* What the certificate of the workers' metrics ports names, the same for all of them, since
+ * Prometheus looks for one name; and that of who reads the metrics. Neither opens any other port.
+ */
+#define NAMES_METRICS_DNS "worker-metrics." NAMES_DOMAIN
+#define NAMES_READER_DNS  "metrics-reader." NAMES_DOMAIN
+/* The uid in a name; false when it has none. */
 bool names_dns_uid(const char *dns, char out[static NAMES_UID_BYTES]);
 /* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */
 void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES]);

@@ -25,7 +25,7 @@
 #define SERVER_HEAD_MAX_BYTES          4096
 #define SERVER_BODY_MAX_BYTES          65536
 #define SERVER_BODY_ADMITTED_MAX_BYTES ((size_t)512 * 1024)
-#define SERVER_ANSWER_BYTES            16384
+#define SERVER_ANSWER_BYTES            ((size_t)24 * 1024)
 
 /* Borrowed for the time of the call. */
 struct server_request {

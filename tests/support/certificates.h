@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -60,23 +61,32 @@ static inline struct tls_identity *certificates_identity(const struct authority_
     return certificates_at(ca, buf_text(&trusted->certificate), name, (int64_t)time(NULL));
 }
 
-/* The files of a worker, in a folder that exists, each replaced whole. */
-static inline void certificates_write(const char *folder, const struct authority_pair *ca,
-                                      const char *name)
+/* ca.crt, and a pair of files such as "tls", in a folder that exists; each replaced whole. */
+static inline void certificates_write_pair(const char *folder, const struct authority_pair *ca,
+                                           const char *name, const char *file)
 {
     struct authority_pair pair = certificates_pair(ca, name, (int64_t)time(NULL));
+    char crt[32], key[32];
     const struct {
         const char *file;
         const struct buf *text;
-    } files[] = {
-        {"ca.crt", &ca->certificate}, {"tls.crt", &pair.certificate}, {"tls.key", &pair.key}};
+    } files[] = {{"ca.crt", &ca->certificate}, {crt, &pair.certificate}, {key, &pair.key}};
     char path[PATH_MAX];
 
+    (void)snprintf(crt, sizeof crt, "%s.crt", file);
+    (void)snprintf(key, sizeof key, "%s.key", file);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         assert_int_equal(folder_path(folder, files[i].file, path, NULL), ERR_OK);
         assert_int_equal(file_write(path, files[i].text->data, files[i].text->len, NULL), ERR_OK);
     }
     authority_pair_deinit(&pair);
+}
+
+/* The files of a worker. */
+static inline void certificates_write(const char *folder, const struct authority_pair *ca,
+                                      const char *name)
+{
+    certificates_write_pair(folder, ca, name, "tls");
 }
 
 #endif

@@ -12,7 +12,8 @@
 
 enum { FILE_CA, FILE_CERTIFICATE, FILE_KEY, N_FILES };
 
-static const char *const files[N_FILES] = {"ca.crt", "tls.crt", "tls.key"};
+static const char *const worker_files[N_FILES] = {"ca.crt", "tls.crt", "tls.key"};
+static const char *const metrics_files[N_FILES] = {"ca.crt", "metrics.crt", "metrics.key"};
 
 /* Which version of a file has been read. A kubelet renews files by a link to another folder. */
 struct version {
@@ -22,6 +23,7 @@ struct version {
 
 struct credentials {
     char folder[PATH_MAX];
+    const char *const *files;
     char name[NAMES_DNS_BYTES];
     char uid[NAMES_UID_BYTES];
     struct version versions[N_FILES];
@@ -36,7 +38,7 @@ static enum err_code find_versions(const struct credentials *c, struct version o
     struct stat found;
 
     for (int i = 0; i < N_FILES; i++) {
-        enum err_code rc = folder_path(c->folder, files[i], path, err);
+        enum err_code rc = folder_path(c->folder, c->files[i], path, err);
 
         if (rc != ERR_OK)
             return rc;
@@ -77,7 +79,7 @@ static enum err_code read_identity(const struct credentials *c, struct tls_ident
     enum err_code rc = ERR_OK;
 
     for (int i = 0; i < N_FILES && rc == ERR_OK; i++) {
-        rc = folder_path(c->folder, files[i], path, err);
+        rc = folder_path(c->folder, c->files[i], path, err);
         if (rc == ERR_OK)
             rc = file_read(path, &texts[i], err);
     }
@@ -92,19 +94,22 @@ static enum err_code read_identity(const struct credentials *c, struct tls_ident
     return rc;
 }
 
-/* The name is taken from the first certificate, and must be this worker's. */
+/* The job is that of the first certificate. */
 static enum err_code take_name(struct credentials *c, int slot, int incarnation, struct err *err)
 {
     const char *name = tls_identity_name(c->identity);
 
-    if (!names_dns_uid(name, c->uid))
+    if (c->files == metrics_files)
+        (void)snprintf(c->name, sizeof c->name, "%s", NAMES_METRICS_DNS);
+    else if (names_dns_uid(name, c->uid))
+        names_worker_dns(c->uid, slot, incarnation, c->name);
+    else
         return err_set(err, ERR_INVALID, "the certificate names %.96s, which is no worker", name);
-    names_worker_dns(c->uid, slot, incarnation, c->name);
     return check_name(c, c->identity, err);
 }
 
-enum err_code credentials_open(const char *folder, int slot, int incarnation,
-                               struct credentials **out, struct err *err)
+static enum err_code open_files(const char *folder, const char *const files[N_FILES], int slot,
+                                int incarnation, struct credentials **out, struct err *err)
 {
     struct credentials *c = calloc(1, sizeof *c);
     enum err_code rc;
@@ -113,6 +118,7 @@ enum err_code credentials_open(const char *folder, int slot, int incarnation,
         return err_set(err, ERR_NO_MEMORY, "no memory for credentials");
     pthread_mutex_init(&c->lock, NULL);
     (void)snprintf(c->folder, sizeof c->folder, "%s", folder);
+    c->files = files;
     rc = find_versions(c, c->versions, err);
     if (rc == ERR_OK)
         rc = read_identity(c, &c->identity, err);
@@ -124,6 +130,18 @@ enum err_code credentials_open(const char *folder, int slot, int incarnation,
     }
     credentials_close(c);
     return err_wrap(err, rc, "certificates in %.120s", folder);
+}
+
+enum err_code credentials_open(const char *folder, int slot, int incarnation,
+                               struct credentials **out, struct err *err)
+{
+    return open_files(folder, worker_files, slot, incarnation, out, err);
+}
+
+enum err_code credentials_open_metrics(const char *folder, struct credentials **out,
+                                       struct err *err)
+{
+    return open_files(folder, metrics_files, 0, 0, out, err);
 }
 
 void credentials_close(struct credentials *c)

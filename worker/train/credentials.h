@@ -2,7 +2,8 @@
  *
  * The folder has ca.crt, tls.crt and tls.key, as a Secret of Kubernetes for TLS has them. The
  * certificate names this worker (api/names.h), and with it the job: so the operator of that very
- * job is the only one that may call.
+ * job is the only one that may call. Beside them may be metrics.crt and metrics.key, of the metrics
+ * port.
  * Layer: train (may use tls api base). Threads: any, but only one in credentials_refresh().
  */
 #ifndef TRAIN_CREDENTIALS_H
@@ -18,13 +19,17 @@ struct credentials; /* on the heap; all fields private */
  * names another worker; ERR_NO_MEMORY. */
 MUST_CHECK enum err_code credentials_open(const char *folder, int slot, int incarnation,
                                           struct credentials **out, struct err *err);
+/* Likewise, for the metrics port. */
+MUST_CHECK enum err_code credentials_open_metrics(const char *folder, struct credentials **out,
+                                                  struct err *err);
 /* NULL is allowed, here and below. */
 void credentials_close(struct credentials *c);
 
 /* What the files hold now, shared: tls_identity_free(). NULL without credentials. */
 struct tls_identity *credentials_identity(struct credentials *c);
 
-/* The name of the job's operator, and of a worker. "" without credentials. */
+/* The name of the job's operator, and of a worker. "" without credentials, and of no use for those
+ * of the metrics port. */
 void credentials_operator_name(const struct credentials *c, char out[static NAMES_DNS_BYTES]);
 void credentials_worker_name(const struct credentials *c, int slot, int incarnation,
                              char out[static NAMES_DNS_BYTES]);
