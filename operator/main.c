@@ -25,6 +25,7 @@ struct options {
     int calls_per_second, calls_burst;
     char secrets[SECRETS_BYTES]; /* "[{...},{...}", for struct settings; "": none */
     char authority_namespace[OBSERVED_WORD_BYTES];
+    char reader_namespace[OBSERVED_WORD_BYTES];
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -57,6 +58,11 @@ static void print_usage(FILE *to)
         "it\n"
         "                                  is made unless it is there, or is cert-manager's;\n"
         "                                  without it workers' traffic is not encrypted\n"
+        "  --worker-metrics on|off         new workers serve metrics, on port 7073; default off\n"
+        "  --metrics-readers NAMESPACE[/KEY=VALUE,...]  the pods that may reach that port, by\n"
+        "                                  their labels; without it all may\n"
+        "  --metrics-secret NAMESPACE/NAME  a Secret that gets the certificate to read them with:\n"
+        "                                  with --authority no other is let in\n"
         "  --leader-election NAMESPACE/NAME  the Lease by which one of several operators leads;\n"
         "                                  without it there may be only one\n"
         "  --namespace NAMESPACE           watch only this one, and those of further\n"
@@ -112,6 +118,29 @@ static bool take_user(const char *text, int64_t *out)
     return is_valid;
 }
 
+/* "NAMESPACE/NAME", of which the name is borrowed. */
+static bool take_name(const char *text, char namespace[static OBSERVED_WORD_BYTES],
+                      const char **out_name)
+{
+    size_t n = strcspn(text, "/");
+
+    if (n == 0 || strlen(text) < n + 2 || strchr(text + n + 1, '/'))
+        return false;
+    *out_name = text + n + 1;
+    return copy(text, n, namespace, OBSERVED_WORD_BYTES);
+}
+
+/* "NAMESPACE/KEY=VALUE,...", or only the namespace. */
+static bool take_pods(const char *text, char namespace[static OBSERVED_WORD_BYTES],
+                      char labels[static SETTINGS_LABELS_BYTES])
+{
+    size_t n = strcspn(text, "/");
+    const char *rest = text[n] ? text + n + 1 : "";
+
+    return n > 0 && copy(text, n, namespace, OBSERVED_WORD_BYTES) &&
+           copy(rest, strlen(rest), labels, SETTINGS_LABELS_BYTES);
+}
+
 /* A name as Kubernetes has them needs no escapes. */
 static bool add_secret(const char *name, char *out)
 {
@@ -139,7 +168,6 @@ static bool take_option(int c, const char *value, struct options *o)
     static const char *const on_off[] = {"off", "on", NULL};
     struct settings *s = &o->loop.settings;
     size_t n = strlen(value);
-    size_t n_namespace = strcspn(value, "/"); /* of "namespace/..." */
     int level;
 
     switch (c) {
@@ -176,22 +204,23 @@ static bool take_option(int c, const char *value, struct options *o)
         s->has_network_policies = find_word(on_off, value) == 1;
         return find_word(on_off, value) >= 0;
     case 'o':
-        return n_namespace > 0 && strchr(value + n_namespace, '=') &&
-               copy(value, n_namespace, s->operator_namespace, sizeof s->operator_namespace) &&
-               copy(value + n_namespace + 1, n - n_namespace - 1, s->operator_labels,
-                    sizeof s->operator_labels);
+        return take_pods(value, s->operator_namespace, s->operator_labels) &&
+               strchr(s->operator_labels, '=');
+    case 'w':
+        s->has_worker_metrics = find_word(on_off, value) == 1;
+        return find_word(on_off, value) >= 0;
+    case 'r':
+        return take_pods(value, s->readers_namespace, s->readers_labels) &&
+               (!strchr(value, '/') || strchr(s->readers_labels, '='));
+    case 'm':
+        o->loop.reader_namespace = o->reader_namespace;
+        return take_name(value, o->reader_namespace, &o->loop.reader_name);
     case 'f':
-        if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
-            return false;
         o->loop.authority_namespace = o->authority_namespace;
-        o->loop.authority_name = value + n_namespace + 1;
         s->has_tls = true;
-        return copy(value, n_namespace, o->authority_namespace, sizeof o->authority_namespace);
+        return take_name(value, o->authority_namespace, &o->loop.authority_name);
     case 'e':
-        if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
-            return false;
-        o->lease_name = value + n_namespace + 1;
-        return copy(value, n_namespace, o->lease_namespace, sizeof o->lease_namespace);
+        return take_name(value, o->lease_namespace, &o->lease_name);
     default:
         level = find_word(levels, value);
         if (level >= 0)
@@ -216,6 +245,9 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
         {"authority", required_argument, NULL, 'f'},
+        {"worker-metrics", required_argument, NULL, 'w'},
+        {"metrics-readers", required_argument, NULL, 'r'},
+        {"metrics-secret", required_argument, NULL, 'm'},
         {"leader-election", required_argument, NULL, 'e'},
         {"health-address", required_argument, NULL, 'a'},
         {"log-level", required_argument, NULL, 'l'},
@@ -243,6 +275,8 @@ static bool read_options(int argc, char **argv, struct options *o)
         return usage_error("not an option: ", argv[optind]);
     if (o->loop.settings.worker_image[0] == '\0')
         return usage_error("--worker-image is needed", "");
+    if (o->loop.reader_name && (!o->loop.authority_name || !o->loop.settings.has_worker_metrics))
+        return usage_error("--metrics-secret needs --authority and --worker-metrics on", "");
     return true;
 }
 

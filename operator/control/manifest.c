@@ -177,6 +177,7 @@ static const char pod_template[] =
     "       ?has_peers '--tensor', ?has_peers '0.0.0.0:$tensor_port',"
     "       ?has_peers '--key', ?has_peers '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
     "       ?tls_name '--certificates', ?tls_name '/etc/skyjob-tls',"
+    "       ?metrics_port '--metrics-address', '0.0.0.0:$metrics_port',"
     "       '--termination-log', '/dev/termination-log'],"
     "     'env': ["
     "       {'name': 'SKYJOB_CPU_MILLI', 'value': '$cpu_milli'},"
@@ -199,7 +200,9 @@ static const char pod_template[] =
     "       {'name': 'control', 'containerPort': $control_port, 'protocol': 'TCP'},"
     "       {'name': 'tensor', 'containerPort': $tensor_port, 'protocol': 'TCP'},"
     "       ?is_worker {"
-    "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'}],"
+    "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'},"
+    "       ?metrics_port {"
+    "         'name': 'metrics', 'containerPort': $metrics_port, 'protocol': 'TCP'}],"
     "     'readinessProbe': ?is_worker {"
     "       'httpGet': {'path': '/readyz', 'port': $health_port},"
     "       'periodSeconds': 1, 'timeoutSeconds': 5, 'failureThreshold': 6},"
@@ -234,7 +237,9 @@ static const char pod_template[] =
     "     ?tls_name {'name': '" MANIFEST_TLS_VOLUME
     "', 'secret': {'secretName': $tls_name, 'items': ["
     "       {'key': '" MANIFEST_CA_FILE "', 'path': 'ca.crt'},"
-    "       {'key': $tls_crt, 'path': 'tls.crt'}, {'key': $tls_key, 'path': 'tls.key'}],"
+    "       {'key': $tls_crt, 'path': 'tls.crt'}, {'key': $tls_key, 'path': 'tls.key'},"
+    "       ?metrics_port {'key': $metrics_crt, 'path': 'metrics.crt'},"
+    "       ?metrics_port {'key': $metrics_key, 'path': 'metrics.key'}],"
     "       'defaultMode': 288}},"
     "     {'name': 'tmp', 'emptyDir': {'sizeLimit': '64Mi'}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
@@ -331,7 +336,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
                    manifest_has_tls(seen, is_worker ? POD_WORKER : POD_PROBE);
     char key[NAMES_BYTES];
     char tls[NAMES_BYTES] = "-"; /* filled in below, as are the next */
-    char files[2][NAMES_BYTES];
+    char files[4][NAMES_BYTES];
     char saves[NAMES_BYTES];
     char url[BUCKET_URL_BYTES] = "-"; /* filled in below, as is the next */
     char other[BUCKET_URL_BYTES] = "-";
@@ -388,12 +393,17 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("tls_name", used(has_tls, tls)),
         JSONT_S("tls_crt", files[0]),
         JSONT_S("tls_key", files[1]),
+        JSONT_I_IF("metrics_port", is_worker && settings->has_worker_metrics, PORT_METRICS),
+        JSONT_S("metrics_crt", files[2]),
+        JSONT_S("metrics_key", files[3]),
     };
 
     names_child(seen->name, NAMES_KEY, key);
     names_child(seen->name, NAMES_TLS, tls);
     manifest_certificate_file(p->object.id.slot, p->object.id.incarnation, "crt", files[0]);
     manifest_certificate_file(p->object.id.slot, p->object.id.incarnation, "key", files[1]);
+    manifest_certificate_file(MANIFEST_METRICS, "crt", files[2]);
+    manifest_certificate_file(MANIFEST_METRICS, "key", files[3]);
     names_checkpoints(seen->name, seen->uid, saves);
     locate_checkpoints(spec, saves, url);
     locate_checkpoints(spec, spec->resume_from, other);
@@ -406,7 +416,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
 #define JOB_PODS "{'matchLabels': {'" LABEL_JOB_UID "': $job_uid}}"
 
 /* The job's pods may talk to each other, the operator to them, and anyone may ask whether they are
- * healthy. Where the operator's pods are not known (settings), the control port is open. */
+ * healthy. Where the pods of the operator or of those who read metrics are not known (settings),
+ * the port for them is open. */
 static const char policy_template[] =
     "{'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy'," METADATA ","
     " 'spec': {"
@@ -420,6 +431,11 @@ static const char policy_template[] =
     "          'matchLabels': {'kubernetes.io/metadata.name': $operator_namespace}},"
     "        'podSelector': {'matchLabels': $operator_labels}}],"
     "      'ports': [{'protocol': 'TCP', 'port': $control_port}]},"
+    "     ?metrics_port {'from': ?readers_namespace [{"
+    "        'namespaceSelector': {"
+    "          'matchLabels': {'kubernetes.io/metadata.name': $readers_namespace}},"
+    "        'podSelector': {'matchLabels': $readers_labels}}],"
+    "      'ports': [{'protocol': 'TCP', 'port': $metrics_port}]},"
     "     {'ports': [{'protocol': 'TCP', 'port': $health_port}]}]}}";
 
 static enum err_code write_policy(const struct observed *seen, const char *name, struct buf *out,
@@ -433,6 +449,9 @@ static enum err_code write_policy(const struct observed *seen, const char *name,
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_S("operator_namespace", used(true, s->operator_namespace)),
         JSONT_PAIRS("operator_labels", s->operator_labels),
+        JSONT_I_IF("metrics_port", s->has_worker_metrics, PORT_METRICS),
+        JSONT_S("readers_namespace", used(true, s->readers_namespace)),
+        JSONT_PAIRS("readers_labels", s->readers_labels),
     };
 
     return write_object(policy_template, seen, &object, values, sizeof values / sizeof *values, out,
@@ -459,7 +478,10 @@ enum err_code manifest_key(const struct observed *seen, const char *key, struct 
 void manifest_certificate_file(int slot, int incarnation, const char *kind,
                                char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "w%d-%d.%s", slot, incarnation, kind);
+    if (slot < 0)
+        (void)snprintf(out, NAMES_BYTES, "metrics.%s", kind);
+    else
+        (void)snprintf(out, NAMES_BYTES, "w%d-%d.%s", slot, incarnation, kind);
 }
 
 bool manifest_has_tls(const struct observed *seen, enum pod_role role)

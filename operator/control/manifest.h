@@ -20,6 +20,10 @@
 #define MANIFEST_TLS_VOLUME "tls"
 #define MANIFEST_CA_FILE    "ca.crt" /* in the Secret with certificates and in pods */
 
+/* Slot and incarnation that stand for the pair of the metrics ports, which a job's workers share.
+ */
+#define MANIFEST_METRICS -1, 0
+
 /* The image that workers run: the spec's, else the operator's. Borrowed from either. */
 const char *manifest_image(const struct observed *seen, const struct spec *spec);
 
@@ -34,7 +38,8 @@ MUST_CHECK enum err_code manifest_key(const struct observed *seen, const char *k
 /* Do the pods of this role speak TLS? As the settings have it, but never beside one of the job that
  * does otherwise: they could not connect. */
 bool manifest_has_tls(const struct observed *seen, enum pod_role role);
-/* The member of the Secret with certificates that a pod mounts: "w<slot>-<incarnation>.<kind>". */
+/* The member of the Secret with certificates that a pod mounts: "w<slot>-<incarnation>.<kind>", or
+ * "metrics.<kind>". */
 void manifest_certificate_file(int slot, int incarnation, const char *kind,
                                char out[static NAMES_BYTES]);
 /* The Secret with certificates; `texts` is an object with its members. */

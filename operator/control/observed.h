@@ -64,6 +64,7 @@ struct seen_pod {
     int cpu_milli;        /* its limit */
     int64_t memory_bytes; /* likewise */
     bool has_tls;         /* it has a certificate, and speaks nothing else */
+    bool has_metrics;     /* it has that of the metrics port, too */
     uint64_t image_asked; /* hash of the image that a probe or reader was created with */
     char ip[PEERS_HOST_BYTES];
     char
@@ -141,6 +142,9 @@ struct settings {
     const struct json *pull_secrets;
     char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
     char operator_labels[SETTINGS_LABELS_BYTES];  /* of those: "key=value,key=value" */
+    bool has_worker_metrics;                      /* new workers serve metrics ... */
+    char readers_namespace[OBSERVED_WORD_BYTES];  /* ... to pods of this one; "": to any ... */
+    char readers_labels[SETTINGS_LABELS_BYTES];   /* ... with these labels; "": to all of it */
 };
 
 struct observed {

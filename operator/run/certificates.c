@@ -14,7 +14,7 @@
 
 #define SECRET_MAX_BYTES ((size_t)2 << 20) /* as JSON; the API server takes 1 MiB of values */
 
-/* The pods that need a certificate: those that were seen and those to be created. */
+/* Who needs a certificate: pods that were seen and those to be created, and their metrics ports. */
 struct wanted {
     int n;
     struct revision_worker *list; /* has room for all */
@@ -33,13 +33,18 @@ static void want(struct wanted *all, int slot, int incarnation)
 static void want_new(const struct observed *seen, const struct action *a, struct wanted *out)
 {
     const struct plan_worker *worker = &seen->revision.plan.workers[a->stage];
+    bool is_worker = a->kind == ACTION_CREATE_WORKER_POD || a->kind == ACTION_CREATE_SUBSTITUTE;
 
-    if (a->kind == ACTION_CREATE_WORKER_POD && manifest_has_tls(seen, POD_WORKER))
-        want(out, worker->slot, worker->incarnation);
-    else if (a->kind == ACTION_CREATE_SUBSTITUTE && manifest_has_tls(seen, POD_WORKER))
-        want(out, a->slot, seen->revision.plan.revision);
-    else if (a->kind == ACTION_CREATE_PROBE_POD && manifest_has_tls(seen, POD_PROBE))
+    if (a->kind == ACTION_CREATE_PROBE_POD && manifest_has_tls(seen, POD_PROBE))
         want(out, NAMES_PROBE_DNS);
+    if (!is_worker || !manifest_has_tls(seen, POD_WORKER))
+        return;
+    if (a->kind == ACTION_CREATE_WORKER_POD)
+        want(out, worker->slot, worker->incarnation);
+    else
+        want(out, a->slot, seen->revision.plan.revision);
+    if (seen->settings.has_worker_metrics)
+        want(out, MANIFEST_METRICS);
 }
 
 static enum err_code find_wanted(const struct observed *seen, const struct decision *d,
@@ -47,14 +52,17 @@ static enum err_code find_wanted(const struct observed *seen, const struct decis
 {
     size_t n_max = 0;
     enum err_code rc = array_reserve(&out->list, sizeof *out->list, &n_max,
-                                     (size_t)(seen->n_pods + d->n_actions), err);
+                                     (size_t)(seen->n_pods + d->n_actions + 1), err);
 
     out->n = 0;
     for (int i = 0; i < seen->n_pods && rc == ERR_OK; i++) {
         const struct seen_pod *p = &seen->pods[i];
 
-        if (p->has_tls && !p->is_deleting && p->phase != POD_SUCCEEDED && p->phase != POD_FAILED)
-            want(out, p->slot, p->incarnation);
+        if (!p->has_tls || p->is_deleting || p->phase == POD_SUCCEEDED || p->phase == POD_FAILED)
+            continue;
+        want(out, p->slot, p->incarnation);
+        if (p->has_metrics)
+            want(out, MANIFEST_METRICS);
     }
     for (int i = 0; i < d->n_actions && rc == ERR_OK; i++)
         want_new(seen, &d->actions[i], out);
@@ -88,19 +96,34 @@ static enum err_code note(struct store_certificates *all, int slot, int incarnat
     return ERR_OK;
 }
 
+/* Whose certificate has this name? See manifest_certificate_file(). */
+static bool read_file_name(const char *key, struct revision_worker *out)
+{
+    struct revision_worker id = {MANIFEST_METRICS};
+    char metrics[NAMES_BYTES];
+    int n = 0;
+
+    manifest_certificate_file(MANIFEST_METRICS, "crt", metrics);
+    if (strcmp(key, metrics) != 0 &&
+        (sscanf(key, "w%d-%d.crt%n", &id.slot, &id.incarnation, &n) != 2 || n == 0 ||
+         key[n] != '\0'))
+        return false;
+    *out = id;
+    return true;
+}
+
 /* One that cannot be read is as good as none. */
 static enum err_code read_one(struct store_certificates *all, const struct json *secret,
                               const char *key, struct err *err)
 {
     struct buf text = {.max = AUTHORITY_PEM_MAX_BYTES};
+    struct revision_worker id;
     int64_t from_s, until_s;
-    int slot, incarnation, n = 0;
     enum err_code rc = ERR_OK;
 
-    if (sscanf(key, "w%d-%d.crt%n", &slot, &incarnation, &n) == 2 && n > 0 && key[n] == '\0' &&
-        kube_secret_text(secret, key, &text, NULL) == ERR_OK &&
+    if (read_file_name(key, &id) && kube_secret_text(secret, key, &text, NULL) == ERR_OK &&
         authority_times(buf_text(&text), &from_s, &until_s, NULL) == ERR_OK)
-        rc = note(all, slot, incarnation, until_s, err);
+        rc = note(all, id.slot, id.incarnation, until_s, err);
     buf_deinit(&text);
     return rc;
 }
@@ -152,11 +175,12 @@ static enum err_code add_issued(const struct issuer *issuer, const struct observ
                                 struct err *err)
 {
     struct authority_pair pair = AUTHORITY_PAIR;
-    char name[NAMES_DNS_BYTES];
+    char name[NAMES_DNS_BYTES] = NAMES_METRICS_DNS;
     char file[NAMES_BYTES];
     enum err_code rc;
 
-    names_worker_dns(seen->uid, id->slot, id->incarnation, name);
+    if (id->slot >= 0)
+        names_worker_dns(seen->uid, id->slot, id->incarnation, name);
     rc = issuer_issue(issuer, name, now_s, &pair, err);
     if (rc == ERR_OK) {
         manifest_certificate_file(id->slot, id->incarnation, "crt", file);
@@ -268,7 +292,8 @@ static enum err_code change(struct kube_client *client, const struct issuer *iss
     if (rc == ERR_OK)
         rc = read_secret(object, known, err);
     if (rc == ERR_OK)
-        LOG(LOG_INFO, "certificates issued", LOG_S("job", seen->name), LOG_I("pods", wanted->n));
+        LOG(LOG_INFO, "certificates issued", LOG_S("job", seen->name),
+            LOG_I("certificates", wanted->n));
     /* The answer has what was written; were it not so, each decision would write again. */
     if (rc == ERR_OK && known->generation != generation)
         rc = err_set(err, ERR_CONFLICT, "Secret %s has been changed meanwhile", ref->name);

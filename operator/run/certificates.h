@@ -1,7 +1,8 @@
 /* run/certificates.h - a certificate for each pod of a job, in its Secret "<job>-certificates".
  *
  * The Secret has ca.crt and, for each worker, "w<slot>-<incarnation>.crt" and ".key"; all probes
- * share those of NAMES_PROBE_DNS. A pod mounts only its own. They are there before the pod is
+ * share those of NAMES_PROBE_DNS. If workers serve metrics, their ports for that share metrics.crt
+ * and metrics.key. A pod mounts only its own, and these. They are there before the pod is
  * created, and are issued again before they end, or when the CA changes: the kubelet then renews
  * the files in the pod. Those of pods that have been replaced are removed.
  *

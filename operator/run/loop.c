@@ -12,6 +12,7 @@
 #include "run/health.h"
 #include "run/metrics.h"
 #include "run/queue.h"
+#include "run/reader.h"
 #include "run/solver.h"
 #include "run/store.h"
 #include "run/turns.h"
@@ -52,6 +53,7 @@ struct loop {
     bool saves_plan; /* a writer acts on one: until then the store does not show what it takes */
     struct writers *writers;
     struct issuer *issuer; /* NULL: pods have no certificates */
+    struct reader reader;
     struct workers workers;
     struct kube_recorder recorder;
     struct health *health;
@@ -245,6 +247,10 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
                         err);
     if (rc == ERR_OK) {
         l->workers.issuer = l->issuer;
+        l->reader = (struct reader){.client = client,
+                                    .issuer = l->issuer,
+                                    .namespace = options->reader_namespace,
+                                    .name = options->reader_name};
         rc = add_watches(l, err);
     }
     if (rc == ERR_OK)
@@ -519,6 +525,15 @@ static bool has_authority(struct loop *l)
     return issuer_generation(l->issuer) != 0;
 }
 
+/* Jobs do not wait for it. */
+static void tend_reader(struct loop *l)
+{
+    struct err err;
+
+    if (reader_tend(&l->reader, clock_now_ms(), clock_wall_ms() / 1000, &err) != ERR_OK)
+        LOG(LOG_WARN, "no certificate for readers of metrics", LOG_S("error", err.text));
+}
+
 static enum err_code turn(struct loop *l, struct err *err)
 {
     int64_t wait_ms = leads(l) ? IDLE_MS : STANDBY_MS;
@@ -535,6 +550,7 @@ static enum err_code turn(struct loop *l, struct err *err)
         } else if (leads(l)) {
             int64_t search_ms;
 
+            tend_reader(l);
             save_plan(l);
             wait_ms = reconcile_due(l);
             search_ms = start_search(l);

@@ -24,6 +24,8 @@ struct loop_options {
     const struct lease *lease;       /* NULL: this is the only operator */
     const char *authority_namespace; /* of the Secret with the CA of all jobs ... */
     const char *authority_name;      /* ... and its name; NULL: pods have no certificates */
+    const char *reader_namespace;    /* of the Secret for who reads workers' metrics ... */
+    const char *reader_name;         /* ... and its name; NULL: none is made */
 };
 
 struct loop;

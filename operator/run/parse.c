@@ -230,6 +230,16 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
         (void)snprintf(out->message, sizeof out->message, "%s", message);
 }
 
+/* Is this member of its Secret in the volume? */
+static bool has_item(const struct json *volume, const char *key)
+{
+    const struct json *item = json_first(json_path(volume, "secret.items"));
+
+    while (item && strcmp(json_string(json_get(item, "key"), ""), key) != 0)
+        item = json_next(item);
+    return item;
+}
+
 static void read_own(const struct json *pod, struct seen_pod *out)
 {
     /* Reasons of a whole pod for which its node, not its worker, ended it. */
@@ -249,7 +259,9 @@ static void read_own(const struct json *pod, struct seen_pod *out)
                        "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
     const struct json *volume = json_first(json_path(pod, "spec.volumes"));
+    char metrics_file[NAMES_BYTES];
 
+    manifest_certificate_file(MANIFEST_METRICS, "crt", metrics_file);
     COPY(out->name, metadata(pod, "name"));
     COPY(out->uid, metadata(pod, "uid"));
     out->role = strcmp(role, "probe") == 0   ? POD_PROBE
@@ -271,8 +283,10 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     out->memory_bytes = quantity_read(json_path(container, "resources.limits.memory"), false);
     for (; volume; volume = json_next(volume))
-        if (strcmp(json_string(json_get(volume, "name"), ""), MANIFEST_TLS_VOLUME) == 0)
+        if (strcmp(json_string(json_get(volume, "name"), ""), MANIFEST_TLS_VOLUME) == 0) {
             out->has_tls = true;
+            out->has_metrics = has_item(volume, metrics_file);
+        }
     COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);

@@ -60,4 +60,15 @@ static inline const char *secret_json(const char *type, const char *metadata,
     return secret_texts[n_secret_texts++] = buf_take(&out);
 }
 
+/* That of the operator's CA. */
+static inline const char *secret_of_ca(const struct authority_pair *ca)
+{
+    const struct secret_member members[] = {{"tls.crt", buf_text(&ca->certificate)},
+                                            {"tls.key", buf_text(&ca->key)},
+                                            {"ca.crt", buf_text(&ca->certificate)},
+                                            {NULL, NULL}};
+
+    return secret_json("Opaque", "\"name\":\"ca\"", members);
+}
+
 #endif

@@ -60,16 +60,6 @@ static void begin(const struct loopback_reply *replies, size_t n)
     const struct loopback_reply replies[] = {__VA_ARGS__};                                         \
     begin(replies, sizeof replies / sizeof *replies)
 
-static const char *ca_json(const struct authority_pair *of)
-{
-    const struct secret_member members[] = {{"tls.crt", buf_text(&of->certificate)},
-                                            {"tls.key", buf_text(&of->key)},
-                                            {"ca.crt", buf_text(&of->certificate)},
-                                            {NULL, NULL}};
-
-    return secret_json("Opaque", "\"name\":\"ca\"", members);
-}
-
 /* The job's Secret with certificates of these files, which all hold the same. */
 static const char *secret_with(const char *metadata, const struct authority_pair *issued_by,
                                const char *crt, const char *more)
@@ -88,7 +78,7 @@ static int set_up(void **state)
     ca = certificates_authority();
     other_ca = certificates_authority();
     pair = certificates_pair(&ca, "w0-1.u1.skyjob.internal", NOW_S + ISSUER_VALID_S);
-    ca_secret = ca_json(&ca);
+    ca_secret = secret_of_ca(&ca);
     seen = calloc(1, sizeof *seen);
     decision = calloc(1, sizeof *decision);
     memset(pods, 0, sizeof pods);
@@ -158,6 +148,58 @@ static void certificates_come_with_the_first_pods_all_at_once(void **state)
 }
 
 /* As when an operator was stopped between the Secret and the pods. */
+static void add_metrics(void)
+{
+    pods[seen->n_pods - 1].has_metrics = true;
+}
+
+/* One pair for all workers of the job, beside their own. */
+static void certificates_of_metrics_ports_are_one_pair_more(void **state)
+{
+    const char *before = secret_with(OWNED, &ca, "w0-1.crt", NULL);
+    const char *after = secret_with(OWNED, &ca, "w0-1.crt", "metrics.crt");
+    const char *sent;
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = after});
+
+    (void)state;
+    add_pod(0, 1);
+    add_metrics();
+    assert_int_equal(ensure(), ERR_OK);
+    sent = loopback_request(server, 2);
+    assert_non_null(strstr(sent, "\"metrics.crt\":\"-----BEGIN"));
+    assert_non_null(strstr(sent, "\"metrics.key\":\"-----BEGIN"));
+    assert_null(strstr(sent, "w0-1"));
+    assert_int_equal(ensure(), ERR_OK); /* nothing is left to do */
+    assert_int_equal(loopback_strays(server), 0);
+}
+
+/* The pair comes with the first pod that is to have it, and goes with none. */
+static void certificates_of_metrics_ports_come_only_with_metrics(void **state)
+{
+    const char *before = secret_with(OWNED, &ca, "w0-1.crt", "metrics.crt");
+    const char *without = secret_with(OWNED, &ca, "w0-1.crt", "w1-1.crt");
+    const char *with = secret_with(OWNED, &ca, "w1-1.crt", "metrics.crt");
+    BEGIN(CA, {.expect = "GET " PATH "/mnli-certificates ", .body = before},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = without},
+          {.expect = "PATCH " PATH "/mnli-certificates?", .body = with});
+
+    (void)state;
+    add_pod(0, 1);
+    seen->settings.has_worker_metrics = true; /* for new pods */
+    assert_int_equal(ensure(), ERR_OK);
+    seen->settings.has_worker_metrics = false;
+    decision->n_actions = 1;
+    decision->actions[0] = (struct action){.kind = ACTION_CREATE_WORKER_POD, .stage = 1};
+    seen->revision.plan.workers[1] = (struct plan_worker){.slot = 1, .incarnation = 1};
+    assert_int_equal(ensure(), ERR_OK);
+    assert_null(strstr(loopback_request(server, 2), "metrics"));
+    seen->settings.has_worker_metrics = true;
+    assert_int_equal(ensure(), ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 3), "\"metrics.crt\":\"-----BEGIN"));
+    assert_int_equal(loopback_strays(server), 0);
+}
+
 static void certificates_that_were_made_before_any_pod_are_found(void **state)
 {
     const char *before = secret_with(OWNED, &ca, "w5-1.crt", NULL);
@@ -276,6 +318,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(certificates_are_not_needed_without_pods_that_have_them),
         TEST(certificates_come_with_the_first_pods_all_at_once),
+        TEST(certificates_of_metrics_ports_are_one_pair_more),
+        TEST(certificates_of_metrics_ports_come_only_with_metrics),
         TEST(certificates_that_were_made_before_any_pod_are_found),
         TEST(certificates_of_a_new_pod_are_added_and_those_of_the_old_removed),
         TEST(certificates_are_issued_again_before_they_end),
