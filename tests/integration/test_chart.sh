@@ -82,13 +82,28 @@ probe_priority() { # one of the chart's own, another one, or none
     render --set probePriorityClass.create=false >"$dir/text" && ! grep -q '^kind: PriorityClass\|probe-priority-class' "$dir/text" &&
         render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
 }
-families() { grep -ohE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c common/base/process.c | tr -d '"' | sort -u; }
+families() { grep -ohE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c worker/train/metrics.c common/base/process.c | tr -d '"' | sort -u; }
 named_in() { grep -ohE '(skyjob|process)_[a-z_]+' "$@" | sed -E 's/_(bucket|sum|count)$//' | sort -u; }
 known_families() { # an alert on a metric that is not there would never fire
     local file
     for file in charts/skyjob/files/alerts.yaml charts/skyjob/files/dashboard.json; do
         named_in "$file" | has . && ! comm -13 <(families) <(named_in "$file") | grep . || return
     done
+}
+worker_metrics() { # on demand, to who has the certificate, from pods that are named
+    local on='metrics.workers.enabled=true,metrics.workers.podMonitor.enabled=true' secret=rel-skyjob-metrics-reader
+    ! render | has 'metrics-reader\|worker-metrics' || return
+    render --set "$on,metrics.workers.from.namespace=mon,metrics.workers.from.labels.a=b,metrics.workers.from.labels.c=d" >"$dir/text" &&
+        grep -q -- '- --worker-metrics=on$' "$dir/text" && grep -q -- '--metrics-readers=mon/a=b,c=d"$' "$dir/text" &&
+        grep -q -- "- --metrics-secret=.(POD_NAMESPACE)/$secret$" "$dir/text" &&
+        grep -q "variables.it.metadata.name in \['rel-skyjob-ca', '$secret'\]" "$dir/text" &&
+        grep -A1 -F "resourceNames: [$secret]" "$dir/text" | has 'verbs: \[get, patch\]' && [ "$(grep -cF "{name: $secret, key: " "$dir/text")" = 3 ] &&
+        grep -A1 -x '  namespaceSelector:' "$dir/text" | has 'any: true' || return
+    render --set "$on,tls.certManager=true" >"$dir/text" && grep -q "variables.it.metadata.name in \['$secret'\]" "$dir/text" &&
+        grep -A1 'reads workers. metrics$' "$dir/text" | has 'verbs: \[create\]' || return
+    render --set "$on,tls.enabled=false" --set 'watchNamespaces={team}' >"$dir/text" && grep -q -- '- --worker-metrics=on$' "$dir/text" &&
+        ! grep -q "metrics-secret\|$secret\|scheme: https" "$dir/text" && grep -qF 'matchNames: ["team"]' "$dir/text" &&
+        refused metrics/workers/from --set metrics.workers.from.labels.a=b
 }
 monitoring() { # on demand, and what is rendered is what the files have
     local all='metrics.podMonitor.enabled=true,metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
@@ -168,8 +183,9 @@ check 'calls to the API server and the spread of operators can be set' limits
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
 check 'workers and operator have certificates, of a CA of their own or of cert-manager' encrypts
 check 'probes get a priority class below everything else, another one, or none' probe_priority
-check 'alerts and dashboard name only metrics that the operator writes' known_families
+check 'alerts and dashboard name only metrics that operator and workers write' known_families
 check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring
+check 'workers serve metrics on demand, and only to who may read them' worker_metrics
 check 'users of pods are as the image has them, others, or none' security
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights that it needs, and no others' rights

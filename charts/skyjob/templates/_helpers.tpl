@@ -26,6 +26,21 @@
 {{- default $name .Values.probePriorityClass.name -}}
 {{- end -}}
 
+{{- /* The Secret with the certificate that reads workers' metrics. Empty: there is none. */ -}}
+{{- define "skyjob.reader" -}}
+{{- if and .Values.tls.enabled .Values.metrics.workers.enabled -}}
+{{- include "skyjob.fullname" . }}-metrics-reader
+{{- end -}}
+{{- end -}}
+
+{{- /* Who may reach workers' metrics, as the operator takes it: NAMESPACE/KEY=VALUE,... */ -}}
+{{- define "skyjob.readers" -}}
+{{- $from := .Values.metrics.workers.from -}}
+{{- $labels := list -}}
+{{- range $key, $value := $from.labels }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end -}}
+{{- $from.namespace }}{{ with $labels }}/{{ join "," . }}{{ end -}}
+{{- end -}}
+
 {{- define "skyjob.selector" -}}
 app.kubernetes.io/name: {{ include "skyjob.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
