@@ -231,6 +231,43 @@ static void link_answers_no_handshake_without_the_certificate_of_a_peer(void **s
     abort_all(&s);
 }
 
+/* HTTP/2 in libwebsockets has written out of bounds (CVE-2026-19773): no peer may get there, not
+ * even one with the right certificate. */
+static void link_speaks_no_http2_with_a_peer_that_asks_for_it(void **state)
+{
+    static const char *const offers[] = {"\x02h2", "\x02h2\x08http/1.1"};
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0";
+    struct stages s;
+
+    (void)state;
+    start(&s, 2);
+    for (size_t i = 0; i < sizeof offers / sizeof offers[0]; i++) {
+        SSL_CTX *context = context_of(stage_identities[0]);
+        SSL *ssl = SSL_new(context);
+        int fd = raw_connect(link_port(s.links[1]));
+        const unsigned char *chosen = NULL;
+        unsigned n_chosen = 0;
+        char answer[64];
+
+        assert_int_equal(
+            SSL_set_alpn_protos(ssl, (const unsigned char *)offers[i], (unsigned)strlen(offers[i])),
+            0);
+        assert_int_equal(SSL_set_fd(ssl, fd), 1);
+        if (SSL_connect(ssl) == 1) {
+            SSL_get0_alpn_selected(ssl, &chosen, &n_chosen);
+            assert_false(n_chosen == 2 && memcmp(chosen, "h2", 2) == 0);
+            assert_true(SSL_write(ssl, preface, (int)sizeof preface) > 0);
+            if (SSL_read(ssl, answer, sizeof answer) > 0)
+                assert_memory_equal(answer, "HTTP/1.", 7); /* a refusal */
+        }
+        ERR_clear_error();
+        SSL_free(ssl);
+        SSL_CTX_free(context);
+        close(fd);
+    }
+    abort_all(&s);
+}
+
 static void link_with_an_identity_needs_the_names_of_its_peers(void **state)
 {
     struct stage_params p = params_of(0, 2);
@@ -278,6 +315,7 @@ int main(void)
         TEST(link_sends_nothing_to_a_listener_without_tls),
         TEST(link_with_identities_goes_on_among_strangers),
         TEST(link_answers_no_handshake_without_the_certificate_of_a_peer),
+        TEST(link_speaks_no_http2_with_a_peer_that_asks_for_it),
         TEST(link_with_an_identity_needs_the_names_of_its_peers),
     };
     return cmocka_run_group_tests(tests, make_authorities, free_authorities);
