@@ -23,6 +23,7 @@ OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fn
 OPT.tsan    := -O1 -g -fsanitize=thread -D__SANITIZE_THREAD__ -fno-omit-frame-pointer
 OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
 CC       := $(CC.$(VARIANT))
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
 WARN.gcc := -Wno-format-truncation
 # Debian's clang comes without an OpenMP runtime: there the kernels run on one thread.
@@ -32,11 +33,15 @@ OPT      := $(OPT.$(VARIANT))
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
 SANITIZED := $(filter asan fuzz tsan,$(VARIANT))
-HARDEN := $(if $(SANITIZED),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
+# What hack/check-hardening.sh finds in the programs.
+HARDEN.x86_64  := -fcf-protection
+HARDEN.aarch64 := -mbranch-protection=standard
+HARDEN := $(if $(SANITIZED),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
+        -fstack-clash-protection -fPIE $(HARDEN.$(MACHINE)))
 CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -I. -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
 CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
-LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
+LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now,-z,noexecstack) -Wl,--as-needed
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
 DIRS := common/base common/api common/cluster common/balance common/tls common/http common/kube \
@@ -77,7 +82,7 @@ CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psab
 CFLAGS_bf16 := -O3
 # The probe has one kernel of its own, which measures memory.
 CFLAGS_probe := -O3 $(OPENMP.$(CC))
-ifeq ($(shell uname -m),x86_64)
+ifeq ($(MACHINE),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 CFLAGS_gemm_bf16    := -march=x86-64-v4 -mavx512bf16
@@ -128,7 +133,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
+        bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity hardening clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -385,7 +390,7 @@ C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 check: deps-check ## what CI runs before the tests
-	@$(SUBMAKE) format-check lint layers purity programs
+	@$(SUBMAKE) format-check lint layers purity hardening programs
 	@$(SUBMAKE) VARIANT=clang programs
 	@$(SUBMAKE) VARIANT=clang unit
 	@$(SUBMAKE) VARIANT=asan unit
@@ -412,6 +417,9 @@ $(OUT)/layers/$1: $(call lib,$(LIBS_$1)) hack/check-includes.sh
 	    $(call lib,$(wordlist 2,99,$(LIBS_$1))) $(call syslib,$(LIBS_$1))
 endef
 $(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
+
+hardening: $(BUILT)
+	@hack/check-hardening.sh $(BUILT)
 
 purity: $(call lib,control balance cluster api base)
 	@hack/check-purity.sh $(call lib,control balance cluster api base)
