@@ -861,8 +861,18 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
     struct link *link = lws_context_user(lws_get_context(wsi));
     int answer;
 
-    if (reason == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS)
+    switch (reason) {
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
         return set_up_server(link, user);
+    case LWS_CALLBACK_LOCK_POLL: /* from within calls of ours, which have the lock: since 4.3 */
+    case LWS_CALLBACK_UNLOCK_POLL:
+    case LWS_CALLBACK_ADD_POLL_FD:
+    case LWS_CALLBACK_DEL_POLL_FD:
+    case LWS_CALLBACK_CHANGE_MODE_POLL_FD:
+        return 0;
+    default:
+        break;
+    }
     pthread_mutex_lock(&link->lock);
     answer = handle_event(link, wsi, reason, in, n);
     pthread_mutex_unlock(&link->lock);
