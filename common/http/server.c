@@ -21,6 +21,7 @@
 #define READ_BYTES     4096
 #define ACCEPTS_MAX    32  /* in a row, before open connections get their turn */
 #define ACCEPT_WAIT_MS 100 /* when the process has run out of file descriptors */
+#define DISCARDS_MAX   4   /* reads of what a client still sends to a connection that is closed */
 
 struct connection {
     int fd;           /* -1: free */
@@ -217,14 +218,26 @@ static enum err_code answer(struct server *s, struct connection *c,
 
 /* --- connections --- */
 
+/* To close a socket with bytes that were not read resets the connection, and a client that is still
+ * sending then sees that instead of the alert with the reason. */
+static void discard_input(int fd)
+{
+    char bytes[4096];
+
+    for (int i = 0; i < DISCARDS_MAX && recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0; i++)
+        ;
+}
+
 static void drop(struct connection *c)
 {
     if (c->is_known)
         (void)SSL_shutdown(c->ssl); /* tells the client that nothing was cut off */
     ERR_clear_error();
     SSL_free(c->ssl);
-    if (c->fd >= 0)
+    if (c->fd >= 0) {
+        discard_input(c->fd);
         (void)close(c->fd);
+    }
     buf_deinit(&c->request);
     buf_deinit(&c->answer);
     *c = (struct connection){.fd = -1};
