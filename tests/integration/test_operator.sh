@@ -826,8 +826,15 @@ restore() { # the operator sees the server only once that has passed the version
     kill -CONT "$operator" && return "$rc"
 }
 # In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
+# As if it had crashed then. A job may be done before the API server has been stopped and started again.
+snapshot() {
+    local etcd rc=0
+    etcd=$(cat "$dir/api/etcd.pid") && rm -rf "$dir/snapshot" && kill -STOP "$etcd" || return
+    cp -a "$dir/api/etcd" "$dir/snapshot" || rc=1
+    kill -CONT "$etcd" && return "$rc"
+}
 restored() {
-    stages=$stages2 long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
+    stages=$stages2 long_one kept old && trains old && snapshot &&
         steps=20000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
         until_true 30 revision_is old 2 && trains old 200 && restore &&
         until_true 60 no_workers_of young && completes old 180 && long_one as_undisturbed old
