@@ -187,8 +187,10 @@ certificate_of() { # certificate_of JOB POD FILE: written to FILE.crt and FILE.k
 }
 papers=$(mktemp -d)
 neighbour_is_let_in() { # else the next tests would show nothing
-    certificate_of $victim w1-1 "$papers/own" && over_tls 7071 -cert "$papers/own.crt" -key "$papers/own.key" | tee "$papers/text" | head -n 1 &&
-        grep -q '^HTTP/1.1 101' "$papers/text" && silent 7070 -cert "$papers/own.crt" -key "$papers/own.key"
+    certificate_of $victim w1-1 "$papers/own" || return
+    over_tls 7071 -cert "$papers/own.crt" -key "$papers/own.key" >"$papers/text" # ends as the port-forward that it kills
+    head -n 1 "$papers/text"
+    grep -q '^HTTP/1.1 101' "$papers/text" && silent 7070 -cert "$papers/own.crt" -key "$papers/own.key"
 }
 check "a worker of the job has the tensor port open to it, and not the control port" neighbour_is_let_in
 without_certificate() { silent 7070 && silent 7071; }
