@@ -135,10 +135,10 @@ operator_deleted() {
         is_in_revision calm 1
 }
 check 'a job whose operator is deleted goes on in its first revision' operator_deleted
+no_old_operator() { ! kubectl -n skyjob-system get pods -o name | grep -Fx -f "$work/operators"; }
 upgraded() { # other operators, the same workers
     job kept 400 && until_true 90 has_stepped kept && uids kept >"$work/before" && kubectl -n skyjob-system get pods -o name >"$work/operators" || return
-    helm upgrade skyjob charts/skyjob -n skyjob-system --reuse-values --set log.level=debug --wait --timeout 120s &&
-        ! kubectl -n skyjob-system get pods --field-selector status.phase=Running -o name | grep -Fx -f "$work/operators" || return
+    helm upgrade skyjob charts/skyjob -n skyjob-system --reuse-values --set log.level=debug --wait --timeout 120s && until_true 60 no_old_operator || return
     complete kept && is_in_revision kept 1 && uids kept | diff "$work/before" - && [ "$(field kept '{.status.restarts}')" = 0 ]
 }
 check 'the chart is upgraded while a job trains, and no worker starts again' upgraded
