@@ -604,8 +604,10 @@ gives_up() {
     kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' && until_true 10 none_run
 }
 suspend() { kubectl patch sj "$1" --type merge -p "{\"spec\":{\"suspend\":$2}}" >/dev/null; } # suspend JOB true|false
-gives_back() { # gives_back JOB: all its pods go, once there is a checkpoint
-    suspend "$1" true && until_true 30 is "$1" Suspended 'True Suspended' && until_true 20 no_pods && field "$1" '{.status.state}: {.status.message}' &&
+# gives_back JOB: all its pods go, once there is a checkpoint; but for those that have trained to the end meanwhile, which stay
+# for their logs
+gives_back() {
+    suspend "$1" true && until_true 30 is "$1" Suspended 'True Suspended' && until_true 20 none_run && field "$1" '{.status.state}: {.status.message}' &&
         [ "$(field "$1" '{.status.stages}')" = '[]' ] && field "$1" '{.status.message}' | has '^Suspended with a checkpoint of step [1-9]'
 }
 suspended() { # twice, and the operator dies in between
