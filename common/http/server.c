@@ -27,6 +27,7 @@ struct connection {
     int fd;           /* -1: free */
     SSL *ssl;         /* NULL: plain */
     short events;     /* what it waits for */
+    bool is_greeted;  /* with TLS: the handshake is done, and the client may ask */
     bool is_known;    /* the named client, by its certificate */
     bool is_admitted; /* with the body that its head announces */
     bool is_answered;
@@ -230,7 +231,7 @@ static void discard_input(int fd)
 
 static void drop(struct connection *c)
 {
-    if (c->is_known)
+    if (c->is_greeted)
         (void)SSL_shutdown(c->ssl); /* tells the client that nothing was cut off */
     ERR_clear_error();
     SSL_free(c->ssl);
@@ -306,10 +307,11 @@ static bool greet(const struct server *s, struct connection *c)
     n = tls_outcome(c, SSL_accept(c->ssl));
     if (must_wait(n))
         return false;
-    c->is_known = n > 0 && tls_peer_is(c->ssl, s->handler.client);
-    if (!c->is_known)
+    c->is_known = n > 0 && !s->handler.is_open && tls_peer_is(c->ssl, s->handler.client);
+    c->is_greeted = n > 0 && (s->handler.is_open || c->is_known);
+    if (!c->is_greeted)
         drop(c);
-    return c->is_known;
+    return c->is_greeted;
 }
 
 static void send_answer(struct connection *c)
@@ -366,7 +368,7 @@ static bool read_request(struct server *s, struct connection *c)
 /* Go on with a connection that is ready. What TLS has decrypted is not seen by poll(). */
 static void serve(struct server *s, struct connection *c)
 {
-    if (c->ssl && !c->is_known && !greet(s, c))
+    if (c->ssl && !c->is_greeted && !greet(s, c))
         return;
     if (c->is_answered) {
         send_answer(c);
@@ -505,6 +507,12 @@ static enum err_code listen_on(struct server *s, const char *address, int port, 
     return rc;
 }
 
+static enum err_code new_context(const struct server *s, const struct tls_identity *identity,
+                                 SSL_CTX **out, struct err *err)
+{
+    return tls_context_new(identity, s->handler.is_open ? TLS_OPEN_SERVER : TLS_SERVER, out, err);
+}
+
 static void free_server(struct server *s)
 {
     for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
@@ -538,7 +546,7 @@ enum err_code server_open(const char *address, int port, struct server_handler h
                       : err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
     if (rc == ERR_OK && s->is_tls) {
         (void)signal(SIGPIPE, SIG_IGN);
-        rc = tls_context_new(handler.identity, TLS_SERVER, &s->context, err);
+        rc = new_context(s, handler.identity, &s->context, err);
     }
     if (rc == ERR_OK)
         rc = thread_start(&s->thread, run, s, err);
@@ -549,11 +557,26 @@ enum err_code server_open(const char *address, int port, struct server_handler h
     return rc;
 }
 
+enum err_code server_open_at(const char *address, struct server_handler handler,
+                             struct server **out, struct err *err)
+{
+    const char *colon = strrchr(address, ':');
+    char *end = NULL;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    char host[64];
+
+    if (!colon || end == colon + 1 || *end != '\0' || port < 0 || port > 65535 ||
+        (size_t)(colon - address) >= sizeof host)
+        return err_set(err, ERR_INVALID, "\"%.80s\" is not HOST:PORT", address);
+    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+    return server_open(host, (int)port, handler, out, err);
+}
+
 enum err_code server_renew(struct server *s, const struct tls_identity *identity, struct err *err)
 {
     SSL_CTX *old;
     SSL_CTX *context = NULL;
-    enum err_code rc = tls_context_new(identity, TLS_SERVER, &context, err);
+    enum err_code rc = new_context(s, identity, &context, err);
 
     if (rc != ERR_OK)
         return rc;

@@ -2,12 +2,14 @@
  *
  * One request per connection: read, answered, closed. With an identity the server speaks only TLS
  * and only with the client that is named: any other gets no answer. That client may keep its
- * connection for more requests, one after another, with at most SERVER_KEEP_MS between them.
+ * connection for more requests, one after another, with at most SERVER_KEEP_MS between them. A
+ * server that is open speaks TLS with any client, and asks none for a certificate: who they are is
+ * the handler's to find out, from the request.
  *
- * A connection has SERVER_REQUEST_MS to send a
- * complete request, and as long to read the answer. When SERVER_CONNECTIONS_MAX are open, a new
- * connection replaces the one that has waited longest without a complete request, one of the named
- * client last, so that idle or slow clients cannot block others. A body of more than
+ * A connection has SERVER_REQUEST_MS to send a complete request, and as long to read the answer.
+ * When SERVER_CONNECTIONS_MAX are open, a new connection replaces the one that has waited longest
+ * without a complete request, one of the named client last, so that idle or slow clients cannot
+ * block others. A body of more than
  * SERVER_BODY_MAX_BYTES is read only from a client that the handler admits by the request's head:
  * what strangers can make it hold is bounded. Layer: http (may use tls base). Threads: the
  * handler's functions run in the server's thread. Process: with an identity SIGPIPE is ignored,
@@ -52,7 +54,8 @@ struct server_handler {
      * client reads slowly; returns the ms until the next call at most. NULL: not wanted. */
     int (*on_turn)(void *ctx);
     const struct tls_identity *identity; /* borrowed for server_open(); NULL: plain HTTP */
-    char client[TLS_NAME_BYTES];         /* with one: the DNS name of the only client */
+    char client[TLS_NAME_BYTES];         /* with one: the DNS name of the only client ... */
+    bool is_open;                        /* ... unless any client may ask */
 };
 
 struct server; /* private */
@@ -64,6 +67,9 @@ const char *server_header(const struct server_request *request, const char *name
  * when it cannot be listened on, or TLS cannot be set up; ERR_NO_MEMORY. */
 MUST_CHECK enum err_code server_open(const char *address, int port, struct server_handler handler,
                                      struct server **out, struct err *err);
+/* The same for "host:port". */
+MUST_CHECK enum err_code server_open_at(const char *address, struct server_handler handler,
+                                        struct server **out, struct err *err);
 /* From now on new connections get this identity; open ones go on with theirs. For
  * a server that has one. ERR_NO_MEMORY or ERR_IO: the old one is kept. Any thread. */
 MUST_CHECK enum err_code server_renew(struct server *server, const struct tls_identity *identity,

@@ -170,12 +170,14 @@ enum err_code tls_context_set(const struct tls_identity *identity, SSL_CTX *cont
 enum err_code tls_context_new(const struct tls_identity *identity, enum tls_role role,
                               SSL_CTX **out, struct err *err)
 {
-    SSL_CTX *context = SSL_CTX_new(role == TLS_SERVER ? TLS_server_method() : TLS_client_method());
+    SSL_CTX *context = SSL_CTX_new(role == TLS_CLIENT ? TLS_client_method() : TLS_server_method());
     enum err_code rc;
 
     if (!context)
         return pem_error(err, ERR_NO_MEMORY, "no memory for TLS");
     rc = tls_context_set(identity, context, err);
+    if (rc == ERR_OK && role == TLS_OPEN_SERVER)
+        SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
     if (rc == ERR_OK)
         *out = context;
     else

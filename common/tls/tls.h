@@ -3,6 +3,7 @@
  * TLS 1.3 only. Both ends show a certificate, and both check that the peer's is from a trusted CA;
  * that alone admits every program with a certificate of that CA, so the owner of a connection also
  * asks tls_peer_is(). There are no sessions to resume: each connection proves both ends anew.
+ * The exception is a TLS_OPEN_SERVER, for clients that prove who they are in another way.
  *
  * Reading the texts of a certificate takes longer than a handshake, so that is done once: an
  * identity is shared by all connections that use it, and lives as long as the last of them.
@@ -44,6 +45,7 @@ uint64_t tls_identity_number(const struct tls_identity *identity);
 enum tls_role {
     TLS_CLIENT,
     TLS_SERVER,
+    TLS_OPEN_SERVER, /* asks clients for no certificate: tls_peer_name() is false for all of them */
 };
 
 /* What all connections of one kind share. The caller owns *out: SSL_CTX_free(). It keeps what it

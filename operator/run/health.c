@@ -80,25 +80,16 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
 enum err_code health_open(const char *address, int64_t (*turned_ms)(void *ctx), void *ctx,
                           struct health **out, struct err *err)
 {
-    const char *colon = strrchr(address, ':');
-    char *end = NULL;
-    long port = colon ? strtol(colon + 1, &end, 10) : -1;
-    char host[64];
-    struct health *h;
+    struct health *h = calloc(1, sizeof *h);
     enum err_code rc;
 
-    if (!colon || end == colon + 1 || *end != '\0' || port < 0 || port > 65535 ||
-        (size_t)(colon - address) >= sizeof host)
-        return err_set(err, ERR_INVALID, "health address \"%.80s\" is not HOST:PORT", address);
-    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, ERR_NO_MEMORY, "no memory for the health port");
     h->turned_ms = turned_ms;
     h->ctx = ctx;
     (void)pthread_mutex_init(&h->lock, NULL);
-    rc = server_open(host, (int)port, (struct server_handler){.ctx = h, .on_request = on_request},
-                     &h->server, err);
+    rc = server_open_at(address, (struct server_handler){.ctx = h, .on_request = on_request},
+                        &h->server, err);
     if (rc != ERR_OK) {
         health_close(h);
         return err_wrap(err, rc, "health address");

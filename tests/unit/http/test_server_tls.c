@@ -35,15 +35,29 @@ static bool admits(void *ctx, const struct server_request *head)
     return head->n_body > 0;
 }
 
-static int set_up(void **state)
+static int start(bool is_open)
 {
-    struct server_handler handler = {
-        .on_request = count, .admits = admits, .identity = worker_id, .client = OPERATOR};
+    struct server_handler handler = {.on_request = count,
+                                     .admits = admits,
+                                     .identity = worker_id,
+                                     .client = OPERATOR,
+                                     .is_open = is_open};
 
-    (void)state;
     n_asked = 0;
     port = client_free_port();
     return server_open("127.0.0.1", port, handler, &server, NULL) == ERR_OK ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return start(false);
+}
+
+static int set_up_open(void **state)
+{
+    (void)state;
+    return start(true);
 }
 
 static int tear_down(void **state)
@@ -53,14 +67,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* NULL when the handshake fails on this end. */
-static SSL *dial(const struct tls_identity *id)
+/* With a context that is given up. NULL when the handshake fails on this end. */
+static SSL *dial_with(SSL_CTX *context)
 {
-    SSL_CTX *context = NULL;
-    SSL *ssl;
+    SSL *ssl = SSL_new(context);
 
-    assert_int_equal(tls_context_new(id, TLS_CLIENT, &context, NULL), ERR_OK);
-    ssl = SSL_new(context);
     SSL_CTX_free(context);
     assert_int_equal(SSL_set_fd(ssl, client_dial(port)), 1);
     if (SSL_connect(ssl) == 1)
@@ -69,6 +80,20 @@ static SSL *dial(const struct tls_identity *id)
     SSL_free(ssl);
     ERR_clear_error();
     return NULL;
+}
+
+static SSL *dial(const struct tls_identity *id)
+{
+    SSL_CTX *context = NULL;
+
+    assert_int_equal(tls_context_new(id, TLS_CLIENT, &context, NULL), ERR_OK);
+    return dial_with(context);
+}
+
+/* As one without a certificate, who believes any. */
+static SSL *dial_bare(void)
+{
+    return dial_with(SSL_CTX_new(TLS_client_method()));
 }
 
 static void hang_up(SSL *ssl)
@@ -141,15 +166,12 @@ static void server_with_an_identity_speaks_no_plain_http(void **state)
 
 static void server_answers_no_client_without_a_certificate(void **state)
 {
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL *ssl = SSL_new(context);
+    SSL *ssl = dial_bare();
 
     (void)state;
-    assert_int_equal(SSL_set_fd(ssl, client_dial(port)), 1);
-    assert_false(SSL_connect(ssl) == 1 && get(ssl));
+    assert_false(ssl && get(ssl));
     assert_int_equal(n_asked, 0);
     hang_up(ssl);
-    SSL_CTX_free(context);
 }
 
 static void server_keeps_the_connection_of_its_client(void **state)
@@ -243,6 +265,60 @@ static void server_renews_its_identity_while_connections_go_on(void **state)
     hang_up(ssl);
 }
 
+/* Without a certificate, or with any. */
+static void an_open_server_answers_every_client(void **state)
+{
+    SSL *ssl = dial_bare();
+
+    (void)state;
+    assert_non_null(ssl);
+    assert_true(get(ssl));
+    hang_up(ssl);
+    assert_true(is_answered(tls_identity_share(operator_id)));
+    assert_true(is_answered(certificates_identity(&theirs, &ours, "a")));
+    assert_int_equal(n_asked, 3);
+}
+
+static void an_open_server_speaks_no_plain_http_and_no_old_tls(void **state)
+{
+    SSL_CTX *old = SSL_CTX_new(TLS_client_method());
+
+    (void)state;
+    assert_int_equal(client_ask(port, GET, strlen(GET)), 0);
+    assert_int_equal(SSL_CTX_set_max_proto_version(old, TLS1_2_VERSION), 1);
+    assert_null(dial_with(old));
+    assert_int_equal(n_asked, 0);
+}
+
+/* Who may keep one is known by a certificate. */
+static void an_open_server_ends_each_connection_after_its_answer(void **state)
+{
+    SSL *ssl = dial_bare();
+    char byte;
+
+    (void)state;
+    assert_non_null(ssl);
+    assert_true(get(ssl));
+    assert_non_null(strstr(client_answer, "Connection: close"));
+    assert_int_equal(SSL_get_error(ssl, SSL_read(ssl, &byte, 1)), SSL_ERROR_ZERO_RETURN);
+    hang_up(ssl);
+}
+
+static void an_open_server_stays_open_with_a_new_identity(void **state)
+{
+    struct tls_identity *renewed = certificates_identity(&theirs, &theirs, WORKER);
+    SSL *ssl;
+
+    (void)state;
+    assert_int_equal(server_renew(server, renewed, NULL), ERR_OK);
+    tls_identity_free(renewed);
+    assert_false(is_answered(tls_identity_share(operator_id))); /* does not believe it */
+    ssl = dial_bare();
+    assert_non_null(ssl);
+    assert_true(get(ssl));
+    hang_up(ssl);
+}
+
 static int make_identities(void **state)
 {
     (void)state;
@@ -264,7 +340,8 @@ static int free_identities(void **state)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)      cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST_OPEN(name) cmocka_unit_test_setup_teardown(name, set_up_open, tear_down)
 
 int main(void)
 {
@@ -278,6 +355,10 @@ int main(void)
         TEST(server_gives_its_clients_place_to_no_stranger),
         TEST(server_gives_up_on_a_handshake_that_does_not_end),
         TEST(server_renews_its_identity_while_connections_go_on),
+        TEST_OPEN(an_open_server_answers_every_client),
+        TEST_OPEN(an_open_server_speaks_no_plain_http_and_no_old_tls),
+        TEST_OPEN(an_open_server_ends_each_connection_after_its_answer),
+        TEST_OPEN(an_open_server_stays_open_with_a_new_identity),
     };
     return cmocka_run_group_tests(tests, make_identities, free_identities);
 }

@@ -169,18 +169,52 @@ static void tls_refuses_a_client_without_a_certificate(void **state)
     tls_identity_free(id);
 }
 
-static void tls_refuses_older_versions(void **state)
+static void tls_open_server_admits_a_client_without_a_certificate(void **state)
 {
     struct tls_identity *id = worker();
-    SSL_CTX *old = context(id, TLS_CLIENT);
+    SSL_CTX *bare = SSL_CTX_new(TLS_client_method());
     SSL *client, *server;
 
     (void)state;
-    assert_int_equal(SSL_CTX_set_min_proto_version(old, TLS1_2_VERSION), 1);
-    assert_int_equal(SSL_CTX_set_max_proto_version(old, TLS1_2_VERSION), 1);
-    assert_false(shake(old, context(id, TLS_SERVER), &client, &server));
+    assert_true(shake(bare, context(id, TLS_OPEN_SERVER), &client, &server));
+    assert_false(tls_peer_is(server, WORKER));
+    assert_false(tls_peer_is(server, ""));
     SSL_free(client);
     SSL_free(server);
+    tls_identity_free(id);
+}
+
+/* It still shows its own, which a client may check, and one that has a certificate does. */
+static void tls_open_server_asks_no_client_for_a_certificate(void **state)
+{
+    struct tls_identity *id = worker();
+    SSL *client, *server;
+
+    (void)state;
+    assert_true(shake(context(id, TLS_CLIENT), context(id, TLS_OPEN_SERVER), &client, &server));
+    assert_true(tls_peer_is(client, WORKER));
+    assert_false(tls_peer_is(server, WORKER));
+    SSL_free(client);
+    SSL_free(server);
+    tls_identity_free(id);
+}
+
+static void tls_refuses_older_versions(void **state)
+{
+    static const enum tls_role roles[] = {TLS_SERVER, TLS_OPEN_SERVER};
+    struct tls_identity *id = worker();
+    SSL *client, *server;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        SSL_CTX *old = context(id, TLS_CLIENT);
+
+        assert_int_equal(SSL_CTX_set_min_proto_version(old, TLS1_2_VERSION), 1);
+        assert_int_equal(SSL_CTX_set_max_proto_version(old, TLS1_2_VERSION), 1);
+        assert_false(shake(old, context(id, roles[i]), &client, &server));
+        SSL_free(client);
+        SSL_free(server);
+    }
     tls_identity_free(id);
 }
 
@@ -252,6 +286,8 @@ int main(void)
         cmocka_unit_test(tls_refuses_a_certificate_that_has_ended_or_not_begun),
         cmocka_unit_test(tls_allows_for_clocks_that_differ_by_an_hour),
         cmocka_unit_test(tls_refuses_a_client_without_a_certificate),
+        cmocka_unit_test(tls_open_server_admits_a_client_without_a_certificate),
+        cmocka_unit_test(tls_open_server_asks_no_client_for_a_certificate),
         cmocka_unit_test(tls_refuses_older_versions),
         cmocka_unit_test(tls_identities_have_numbers_of_their_own),
         cmocka_unit_test(tls_identity_is_refused_when_a_text_cannot_be_used),
