@@ -12,6 +12,7 @@
 #include "http/http.h"
 #include "kube/client.h"
 #include "run/loop.h"
+#include "run/metrics_port.h"
 
 #define NAMESPACES_MAX 64 /* each has three watches */
 #define CALLS_MAX      1000
@@ -72,8 +73,10 @@ static void print_usage(FILE *to)
         "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
         "                                  ~/.kube/config, whichever there is first\n"
         "  --context NAME                  of the kubeconfig\n"
-        "  --health-address HOST:PORT      /healthz, /readyz, /metrics; default 0.0.0.0:8081,\n"
+        "  --health-address HOST:PORT      /healthz and /readyz; default 0.0.0.0:8081,\n"
         "                                  \"none\" to turn it off\n"
+        "  --metrics-address HOST:PORT     /metrics over HTTPS, to bearer tokens of users who\n"
+        "                                  may get that URL; off by default\n"
         "  --log-level LEVEL               debug, info, warn or error\n"
         "  --version, --help\n");
 }
@@ -189,6 +192,9 @@ static bool take_option(int c, const char *value, struct options *o)
     case 'a':
         o->loop.health_address = strcmp(value, "none") == 0 ? NULL : value;
         return true;
+    case 'x':
+        o->loop.metrics_address = value;
+        return true;
     case 'i':
         return n > 0 && copy(value, n, s->worker_image, sizeof s->worker_image);
     case 'p':
@@ -250,6 +256,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"metrics-secret", required_argument, NULL, 'm'},
         {"leader-election", required_argument, NULL, 'e'},
         {"health-address", required_argument, NULL, 'a'},
+        {"metrics-address", required_argument, NULL, 'x'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
@@ -315,8 +322,8 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     return rc;
 }
 
-/* What it takes to call the API server: the lease has its own, since it must not wait for others.
- */
+/* What it takes to call the API server. The lease has its own, since it must not wait for others,
+ * and so have the metrics, for which others must not wait. */
 struct connection {
     struct http *http;
     struct kube_client *client;
@@ -366,7 +373,8 @@ int main(int argc, char **argv)
     struct lease *lease = NULL;
     struct kube_options client_options = {.ctx = &lease};
     struct kube_options lease_calls = {.call_ms = LEASE_CALL_MS};
-    struct connection main_connection = {0}, lease_connection = {0};
+    struct kube_options metrics_calls = {.call_ms = METRICS_PORT_CALL_MS};
+    struct connection main_connection = {0}, lease_connection = {0}, metrics_connection = {0};
     char identity[LEASE_HOLDER_BYTES];
     struct err err = {0};
     enum err_code rc;
@@ -393,6 +401,9 @@ int main(int argc, char **argv)
             rc = lease_new(lease_connection.client, &options, &lease, &err);
     }
     o.loop.lease = lease;
+    if (rc == ERR_OK && o.loop.metrics_address)
+        rc = connect_to(&o, &metrics_calls, &metrics_connection, &err);
+    o.loop.metrics_client = metrics_connection.client;
     if (rc == ERR_OK)
         rc = run_loop(main_connection.client, &o, &err);
     if (rc != ERR_OK)
@@ -400,6 +411,7 @@ int main(int argc, char **argv)
     else
         LOG(LOG_INFO, "stopped");
     lease_free(lease);
+    disconnect(&metrics_connection);
     disconnect(&lease_connection);
     disconnect(&main_connection);
     return rc == ERR_OK ? EXIT_DONE : EXIT_FAILED;

@@ -17,9 +17,10 @@
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
 
 /* In certificates; nothing resolves it. */
-#define NAMES_DOMAIN    "skyjob.internal"
-#define NAMES_DNS_BYTES 96
-#define NAMES_UID_BYTES 41
+#define NAMES_DOMAIN               "skyjob.internal"
+#define NAMES_OPERATOR_METRICS_DNS "metrics." NAMES_DOMAIN /* see run/metrics_port.h */
+#define NAMES_DNS_BYTES            96
+#define NAMES_UID_BYTES            41
 
 #define LABEL_JOB         "skyjob.dev/job"
 #define LABEL_JOB_UID     "skyjob.dev/job-uid"

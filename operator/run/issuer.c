@@ -43,6 +43,7 @@ struct issuer {
     uint64_t generation;
     struct authority *authority; /* NULL: not known yet */
     int64_t look_at_ms;
+    bool led;           /* at the last look */
     struct map callers; /* uid to struct caller */
 };
 
@@ -327,26 +328,31 @@ static void drop_idle_callers(struct issuer *i, int64_t now_s)
             free_caller(map_take(&i->callers, uid));
 }
 
-enum err_code issuer_tend(struct issuer *i, int64_t now_ms, int64_t now_s, struct err *err)
+enum err_code issuer_tend(struct issuer *i, bool leads, int64_t now_ms, int64_t now_s,
+                          struct err *err)
 {
     struct kube_ref ref = ref_of(i);
     struct json *object = NULL;
+    bool is_awaited; /* the one that leads is to make it */
     enum err_code rc;
 
-    if (now_ms < i->look_at_ms)
+    if (now_ms < i->look_at_ms && (i->led || !leads))
         return ERR_OK;
+    i->led = leads;
     drop_idle_callers(i, now_s);
     rc = kube_get(i->client, &ref, &object, err);
-    if (rc == ERR_NOT_FOUND)
+    is_awaited = rc == ERR_NOT_FOUND && !leads;
+    if (rc == ERR_NOT_FOUND && leads)
         rc = make_secret(i, now_s, &object, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && leads)
         rc = rotate(i, &object, now_s, err);
     if (rc == ERR_OK)
         rc = take(i, object, err);
     json_free(object);
     i->look_at_ms = now_ms + (rc == ERR_OK ? ISSUER_LOOK_MS : ISSUER_RETRY_MS);
-    return rc == ERR_OK ? ERR_OK
-                        : err_wrap(err, rc, "the CA in Secret %s/%s", i->namespace, i->name);
+    return rc == ERR_OK || is_awaited
+               ? ERR_OK
+               : err_wrap(err, rc, "the CA in Secret %s/%s", i->namespace, i->name);
 }
 
 /* --- issuing --- */

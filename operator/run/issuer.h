@@ -5,7 +5,7 @@
  * one is trusted by all before it issues, and the old one until nothing of it is left. A Secret of
  * type kubernetes.io/tls belongs to another program, such as cert-manager, and is only read.
  *
- * The CA's key is in that Secret and in the operator's memory, and nowhere else.
+ * The CA's key is in that Secret and in the operators' memory, and nowhere else.
  * Layer: run. Threads: one. issuer_tend() waits for the API server; callbacks of watches run
  * meanwhile.
  */
@@ -43,10 +43,11 @@ MUST_CHECK enum err_code issuer_new(struct kube_client *client, const char *name
                                     const char *name, struct issuer **out, struct err *err);
 void issuer_free(struct issuer *i); /* NULL is allowed */
 
-/* Look at the Secret if that is due, and make or change it: only an operator that leads may.
- * Errors of calls to the API server, or ERR_INVALID for a Secret that cannot be used; then it is
- * looked at again after ISSUER_RETRY_MS, and what is known goes on. */
-MUST_CHECK enum err_code issuer_tend(struct issuer *i, int64_t now_ms, int64_t now_s,
+/* Look at the Secret if that is due, and make or change it: only an operator that leads may. Any
+ * other only reads it, and ERR_OK may mean that there is none yet; when it begins to lead, a look
+ * is due. Errors of calls to the API server, or ERR_INVALID for a Secret that cannot be used; then
+ * it is looked at again after ISSUER_RETRY_MS, and what is known goes on. */
+MUST_CHECK enum err_code issuer_tend(struct issuer *i, bool leads, int64_t now_ms, int64_t now_s,
                                      struct err *err);
 
 /* The CAs that are trusted, as PEM: the first one issues. "" as long as there is none. Borrowed. */

@@ -11,6 +11,7 @@
 #include "run/apply.h"
 #include "run/health.h"
 #include "run/metrics.h"
+#include "run/metrics_port.h"
 #include "run/queue.h"
 #include "run/reader.h"
 #include "run/solver.h"
@@ -57,6 +58,7 @@ struct loop {
     struct workers workers;
     struct kube_recorder recorder;
     struct health *health;
+    struct metrics_port *metrics_port; /* NULL: metrics are not served */
     atomic_bool stops;
     bool was_ready;
     struct turns turns;
@@ -181,8 +183,7 @@ static bool leads(const struct loop *l)
     return !l->options.lease || lease_is_held(l->options.lease);
 }
 
-/* Before every wait, so that what is served is at most a call or a decision old. */
-static void publish(struct loop *l)
+static void publish_metrics(struct loop *l)
 {
     struct metrics m = {
         .is_leader = leads(l),
@@ -195,11 +196,9 @@ static void publish(struct loop *l)
         .n_requests = kube_client_requests(l->client),
         .n_watches = STORE_KINDS,
     };
-    struct buf text = {.max = HEALTH_METRICS_BYTES};
+    struct buf text = {.max = METRICS_PORT_BYTES};
     struct err err;
 
-    if (!l->health)
-        return;
     for (int i = 0; i < STORE_KINDS; i++)
         m.watches[i].resource = kinds[i].what;
     for (size_t i = 0; i < l->n_watches; i++) {
@@ -210,7 +209,16 @@ static void publish(struct loop *l)
         LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
         buf_reset(&text);
     }
-    health_publish(l->health, is_ready(l), &text);
+    metrics_port_publish(l->metrics_port, &text);
+}
+
+/* Before every wait, so that what is served is at most a call or a decision old. */
+static void publish(struct loop *l)
+{
+    if (l->health)
+        health_publish(l->health, is_ready(l));
+    if (l->metrics_port)
+        publish_metrics(l);
 }
 
 /* Of the loop or of the lease, whichever is later. */
@@ -259,6 +267,9 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
         rc = writers_new(http, work, l, &l->writers, err);
     if (rc == ERR_OK && options->health_address)
         rc = health_open(options->health_address, turned_ms, l, &l->health, err);
+    if (rc == ERR_OK && options->metrics_address)
+        rc = metrics_port_open(options->metrics_address, options->metrics_client,
+                               clock_wall_ms() / 1000, &l->metrics_port, err);
     if (rc != ERR_OK) {
         loop_free(l);
         return rc;
@@ -272,6 +283,7 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     health_close(l->health);
+    metrics_port_close(l->metrics_port);
     writers_free(l->writers);
     for (size_t i = 0; i < l->n_watches; i++)
         kube_watch_deinit(&l->watches[i].watch);
@@ -512,17 +524,22 @@ static void work(void *ctx, const struct writers_task *task)
     queue_done(&l->queue, task->key);
 }
 
-/* Without a CA nothing can be done for jobs whose workers have certificates, and what is known goes
- * on when the Secret cannot be read. Returns whether jobs may be looked at. */
-static bool has_authority(struct loop *l)
+/* What is known goes on when the Secret of the CA cannot be read. */
+static void tend_certificates(struct loop *l)
 {
+    int64_t now_s = clock_wall_ms() / 1000;
     struct err err;
 
-    if (!l->issuer)
-        return true;
-    if (issuer_tend(l->issuer, clock_now_ms(), clock_wall_ms() / 1000, &err) != ERR_OK)
+    if (l->issuer && issuer_tend(l->issuer, leads(l), clock_now_ms(), now_s, &err) != ERR_OK)
         LOG(LOG_WARN, "CA not read", LOG_S("error", err.text));
-    return issuer_generation(l->issuer) != 0;
+    if (l->metrics_port && metrics_port_tend(l->metrics_port, l->issuer, now_s, &err) != ERR_OK)
+        LOG(LOG_WARN, "certificate not renewed", LOG_S("error", err.text));
+}
+
+/* Without a CA nothing can be done for jobs whose workers have certificates. */
+static bool has_authority(const struct loop *l)
+{
+    return !l->issuer || issuer_generation(l->issuer) != 0;
 }
 
 /* Jobs do not wait for it. */
@@ -545,6 +562,7 @@ static enum err_code turn(struct loop *l, struct err *err)
             LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
                 LOG_I("nodes", l->store.nodes.n));
         l->was_ready = true;
+        tend_certificates(l);
         if (leads(l) && !has_authority(l)) {
             wait_ms = STANDBY_MS;
         } else if (leads(l)) {

@@ -75,8 +75,9 @@ static void names_in_certificates_lead_back_to_the_job(void **state)
         "w0-1..skyjob.internal",
         "w0-1.u.example.com",
         "u.skyjob.internal",
-        "a.w0-1.u.skyjob.internal",
         NAMES_METRICS_DNS,
+        "a.w0-1.u.skyjob.internal",
+        NAMES_OPERATOR_METRICS_DNS,
         NAMES_READER_DNS,
         "w0-1.01234567890123456789012345678901234567890.skyjob.internal"};
     char name[NAMES_DNS_BYTES];

@@ -18,7 +18,8 @@ static int n_secret_texts;
 static inline struct loopback *secrets_serve(const struct loopback_reply *replies, size_t n)
 {
     assert_true(n <= sizeof secret_replies / sizeof secret_replies[0]);
-    memcpy(secret_replies, replies, n * sizeof *replies);
+    if (n > 0)
+        memcpy(secret_replies, replies, n * sizeof *replies);
     return loopback_start(secret_replies, n);
 }
 

@@ -50,7 +50,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
     assert_int_equal(issuer_new(client, "sky", "ca", &issuer, &err), ERR_OK);
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     assert_int_equal(json_parse(text, strlen(text), &job, &err), ERR_OK);
     assert_int_equal(store_change(&store, STORE_JOBS, KUBE_ADDED, job, &err), ERR_OK);
     json_free(job);

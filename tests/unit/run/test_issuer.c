@@ -75,7 +75,7 @@ static void issuer_makes_a_ca_when_there_is_none(void **state)
     begin(replies, 2);
     assert_int_equal(issuer_generation(issuer), 0);
     assert_int_equal(issuer_issue(issuer, "a", NOW_S, &pair, &err), ERR_AGAIN);
-    if (issuer_tend(issuer, 1000, NOW_S, &err) != ERR_OK)
+    if (issuer_tend(issuer, true, 1000, NOW_S, &err) != ERR_OK)
         fail_msg("%s", err.text);
     assert_non_null(strstr(loopback_request(server, 1), "\"ca.crt\":\"-----BEGIN CERTIFICATE"));
     assert_non_null(strstr(loopback_request(server, 1), "\"tls.key\":\"-----BEGIN PRIVATE KEY"));
@@ -84,7 +84,7 @@ static void issuer_makes_a_ca_when_there_is_none(void **state)
     assert_true(issuer_generation(issuer) != 0);
     assert_int_equal(issuer_issue(issuer, "a", NOW_S, &pair, &err), ERR_OK);
     /* It is not looked at again so soon. */
-    assert_int_equal(issuer_tend(issuer, 1000 + ISSUER_LOOK_MS - 1, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000 + ISSUER_LOOK_MS - 1, NOW_S, &err), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
     authority_pair_deinit(&pair);
 }
@@ -101,13 +101,50 @@ static void issuer_goes_on_with_what_it_knows(void **state)
 
     (void)state;
     begin(replies, 3);
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     generation = issuer_generation(issuer);
-    assert_int_equal(issuer_tend(issuer, 100000, NOW_S, &err), ERR_IO);
-    assert_int_equal(issuer_tend(issuer, 200000, NOW_S, &err), ERR_NOT_FOUND);
+    assert_int_equal(issuer_tend(issuer, true, 100000, NOW_S, &err), ERR_IO);
+    assert_int_equal(issuer_tend(issuer, true, 200000, NOW_S, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "Secret sky/ca"));
     assert_true(issuer_generation(issuer) == generation);
     assert_string_equal(issuer_trusted(issuer), buf_text(&first.certificate));
+}
+
+static void issuer_of_an_operator_that_does_not_lead_only_reads(void **state)
+{
+    int64_t late_s = NOW_S + AUTHORITY_VALID_S; /* when one that leads would make the next CA */
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const struct loopback_reply replies[] = {
+        {.expect = "GET " PATH "/ca ", .status = 404, .body = "{}"},
+        {.expect = "GET " PATH "/ca ", .body = made},
+        {.expect = "GET " PATH "/ca ", .status = 403, .body = "{}"}};
+
+    (void)state;
+    begin(replies, 3);
+    assert_int_equal(issuer_tend(issuer, false, 1000, late_s, &err), ERR_OK);
+    assert_int_equal(issuer_generation(issuer), 0);
+    assert_int_equal(issuer_tend(issuer, false, 1000 + ISSUER_RETRY_MS, late_s, &err), ERR_OK);
+    assert_string_equal(issuer_trusted(issuer), buf_text(&first.certificate));
+    assert_int_equal(issuer_tend(issuer, false, 100000, late_s, &err), ERR_DENIED);
+    assert_int_equal(loopback_strays(server), 0);
+}
+
+static void issuer_of_an_operator_that_begins_to_lead_looks_at_once(void **state)
+{
+    const char *made = secret_of("Opaque", &first, buf_text(&first.certificate));
+    const struct loopback_reply replies[] = {
+        {.expect = "GET " PATH "/ca ", .status = 404, .body = "{}"},
+        {.expect = "GET " PATH "/ca ", .status = 404, .body = "{}"},
+        {.expect = "POST " PATH, .status = 201, .body = made}};
+
+    (void)state;
+    begin(replies, 3);
+    assert_int_equal(issuer_tend(issuer, false, 1000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, false, 1001, NOW_S, &err), ERR_OK); /* not due */
+    assert_int_equal(issuer_tend(issuer, true, 1002, NOW_S, &err), ERR_OK);
+    assert_true(issuer_generation(issuer) != 0);
+    assert_int_equal(issuer_tend(issuer, true, 1003, NOW_S, &err), ERR_OK); /* not due */
+    assert_int_equal(loopback_strays(server), 0);
 }
 
 static void issuer_only_reads_the_secret_of_another_program(void **state)
@@ -118,7 +155,7 @@ static void issuer_only_reads_the_secret_of_another_program(void **state)
     (void)state;
     begin(replies, 1);
     /* Long after a CA of its own would have been replaced. */
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S + AUTHORITY_VALID_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S + AUTHORITY_VALID_S, &err), ERR_OK);
     assert_int_equal(loopback_strays(server), 0);
     assert_true(
         strncmp(issuer_trusted(issuer), buf_text(&first.certificate), first.certificate.len) == 0);
@@ -137,7 +174,7 @@ static void issuer_makes_the_next_ca_in_time(void **state)
 
     (void)state;
     begin(replies, 2);
-    assert_int_equal(issuer_tend(issuer, 1000, now_s, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, now_s, &err), ERR_OK);
     sent = loopback_request(server, 1);
     assert_non_null(strstr(sent, "\"resourceVersion\":\"7\""));
     assert_non_null(strstr(sent, "\"next.crt\":\"-----BEGIN CERTIFICATE"));
@@ -165,7 +202,8 @@ static void issuer_lets_the_next_ca_issue_when_all_trust_it(void **state)
 
     (void)state;
     begin(replies, 2);
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S + ISSUER_SPREAD_S + DAY_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S + ISSUER_SPREAD_S + DAY_S, &err),
+                     ERR_OK);
     sent = loopback_request(server, 1);
     assert_non_null(strstr(sent, "\"next.crt\":null"));
     assert_non_null(strstr(sent, "\"next.key\":null"));
@@ -183,7 +221,7 @@ static void issuer_keeps_an_identity_for_each_job(void **state)
 
     (void)state;
     begin(replies, 2);
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     assert_int_equal(issuer_caller(issuer, "u1", NOW_S, &a, &err), ERR_OK);
     assert_int_equal(issuer_caller(issuer, "u2", NOW_S, &b, &err), ERR_OK);
     assert_string_equal(tls_identity_name(a), "operator.u1.skyjob.internal");
@@ -195,7 +233,7 @@ static void issuer_keeps_an_identity_for_each_job(void **state)
     assert_int_equal(issuer_caller(issuer, "u1", NOW_S + ISSUER_VALID_S, &again, &err), ERR_OK);
     assert_true(tls_identity_number(again) != number);
     number = tls_identity_number(again);
-    assert_int_equal(issuer_tend(issuer, 100000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 100000, NOW_S, &err), ERR_OK);
     assert_int_equal(issuer_caller(issuer, "u1", NOW_S + ISSUER_VALID_S, &again, &err), ERR_OK);
     assert_true(tls_identity_number(again) != number);
 }
@@ -225,6 +263,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(issuer_makes_a_ca_when_there_is_none),
         TEST(issuer_goes_on_with_what_it_knows),
+        TEST(issuer_of_an_operator_that_does_not_lead_only_reads),
+        TEST(issuer_of_an_operator_that_begins_to_lead_looks_at_once),
         TEST(issuer_only_reads_the_secret_of_another_program),
         TEST(issuer_makes_the_next_ca_in_time),
         TEST(issuer_lets_the_next_ca_issue_when_all_trust_it),

@@ -5,7 +5,7 @@
 #include "exposition.h"
 #include "kube/client.h"
 
-#define ANSWER_MAX ((size_t)14 << 10) /* HEALTH_METRICS_BYTES */
+#define ANSWER_MAX ((size_t)14 << 10) /* METRICS_PORT_BYTES */
 
 static size_t n_jobs_in[STATUS_STATES + 1];
 static uint64_t n_requests[KUBE_STATUSES];
