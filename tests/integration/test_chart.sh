@@ -28,7 +28,8 @@ bad_values() {
     refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
         refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud &&
         refused replicas --set replicas=0 && refused workerUser --set workerUser=0 &&
-        refused metrics.alerts --set metrics.alerts.enable=true
+        refused metrics.alerts --set metrics.alerts.enable=true && refused /metrics/port --set metrics.port=80 &&
+        refused 'need metrics.enabled' --set metrics.enabled=false,metrics.podMonitor.enabled=true
 }
 operators() { # of several one may be taken away at a time
     # shellcheck disable=SC2016 # the kubelet fills it in
@@ -36,12 +37,12 @@ operators() { # of several one may be taken away at a time
         grep -qF -- '- --leader-election=$(POD_NAMESPACE)/rel-skyjob-operator' "$dir/text" &&
         ! render --set replicas=1 | has PodDisruptionBudget
 }
-some_namespaces() { # a Role in each, and for the cluster only nodes
+some_namespaces() { # a Role in each, and for the cluster only nodes and metrics
     render --set 'watchNamespaces={team,other}' --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
         grep -q -- '- --namespace=team' "$dir/text" && grep -q -- '- --namespace=other' "$dir/text" &&
         [ "$(grep -A4 -x 'kind: Role' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
         [ "$(grep -A4 -x 'kind: RoleBinding' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
-        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods &&
+        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 3 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods &&
         refused watchNamespaces --set 'watchNamespaces={team,team}'
 }
 keeps_crd() {
@@ -70,7 +71,7 @@ limits() {
 }
 network_policy() {
     # shellcheck disable=SC2016 # the kubelet fills it in
-    render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" &&
+    render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" && grep -q 'port: 8443' "$dir/text" &&
         render -s templates/deployment.yaml | has -F -- '- --operator-pods=$(POD_NAMESPACE)/app.kubernetes.io/name=skyjob,app.kubernetes.io/instance=rel,app.kubernetes.io/component=operator' &&
         render --set networkPolicy.enabled=false >"$dir/text" && grep -q -- '- --network-policy=off' "$dir/text" &&
         ! grep -qx 'kind: NetworkPolicy' "$dir/text"
@@ -92,7 +93,7 @@ known_families() { # an alert on a metric that is not there would never fire
 }
 worker_metrics() { # on demand, to who has the certificate, from pods that are named
     local on='metrics.workers.enabled=true,metrics.workers.podMonitor.enabled=true' secret=rel-skyjob-metrics-reader
-    ! render | has 'metrics-reader\|worker-metrics' || return
+    ! render | has 'metrics-secret\|worker-metrics' || return
     render --set "$on,metrics.workers.from.namespace=mon,metrics.workers.from.labels.a=b,metrics.workers.from.labels.c=d" >"$dir/text" &&
         grep -q -- '- --worker-metrics=on$' "$dir/text" && grep -q -- '--metrics-readers=mon/a=b,c=d"$' "$dir/text" &&
         grep -q -- "- --metrics-secret=.(POD_NAMESPACE)/$secret$" "$dir/text" &&
@@ -105,10 +106,30 @@ worker_metrics() { # on demand, to who has the certificate, from pods that are n
         ! grep -q "metrics-secret\|$secret\|scheme: https" "$dir/text" && grep -qF 'matchNames: ["team"]' "$dir/text" &&
         refused metrics/workers/from --set metrics.workers.from.labels.a=b
 }
+serves_metrics() { # with the rights for that, and those of who reads them
+    render >"$dir/text" && grep -q -- '- --metrics-address=0.0.0.0:8443$' "$dir/text" && grep -A1 -x '            - name: metrics' "$dir/text" | has 8443 &&
+        grep -q tokenreviews "$dir/text" && grep -A11 -x '  name: rel-skyjob-metrics-reader' "$dir/text" | has -F 'nonResourceURLs: [/metrics]' &&
+        render --set metrics.enabled=false >"$dir/text" && ! grep -q -- '-metrics\|metrics-\|tokenreviews\|8443' "$dir/text"
+}
+# Both monitors have the operators scraped as an account that may do that only, and verify the certificate that the
+# operator has by its name in the code.
+monitors() {
+    local monitor name
+    name=metrics.$(sed -n 's/^#define NAMES_DOMAIN *"\(.*\)"$/\1/p' common/api/names.h)
+    for monitor in podMonitor serviceMonitor; do
+        render --set "metrics.$monitor.enabled=true" >"$dir/text" && grep -A16 -ix "kind: $monitor" "$dir/text" | has -- -operator || return
+        grep -A14 -x ' *- port: metrics' "$dir/text" >"$dir/endpoint" && grep -q 'scheme: https' "$dir/endpoint" &&
+            grep -A1 'name: rel-skyjob-scraper' "$dir/endpoint" | has 'key: token' && grep -q "serverName: $name" "$dir/endpoint" &&
+            grep -A1 'name: rel-skyjob-ca' "$dir/endpoint" | has 'key: ca.crt' && ! grep -q insecure "$dir/endpoint" || return
+        grep -A1 'kind: ServiceAccount' "$dir/text" | has 'name: rel-skyjob-scraper' && grep -qx 'type: kubernetes.io/service-account-token' "$dir/text" &&
+            [ "$(grep -cx '  name: rel-skyjob-metrics-reader' "$dir/text")" = 2 ] || return # the role, and its binding
+        render --set "tls.enabled=false,metrics.tokenSecret=mine,metrics.$monitor.enabled=true" >"$dir/text" && grep -q 'insecureSkipVerify: true' "$dir/text" &&
+            grep -A1 'name: mine' "$dir/text" | has 'key: token' && ! grep -q 'serverName\|scraper' "$dir/text" || return
+    done
+}
 monitoring() { # on demand, and what is rendered is what the files have
-    local all='metrics.podMonitor.enabled=true,metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
-    ! render | has 'monitoring.coreos.com\|grafana' && render --set "$all" >"$dir/text" || return
-    grep -A2 -x '  podMetricsEndpoints:' "$dir/text" | has 'port: health' && grep -q 'grafana_dashboard: "1"' "$dir/text" || return
+    local all='metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
+    ! render | has 'monitoring.coreos.com\|grafana' && render --set "$all" >"$dir/text" && grep -q 'grafana_dashboard: "1"' "$dir/text" || return
     [ "$(grep -c ' alert: ' charts/skyjob/files/alerts.yaml)" = 5 ] || return
     while read -r alert; do
         grep -q -- "- alert: $alert$" "$dir/text" || return
@@ -184,7 +205,9 @@ check 'the operator and, through it, all jobs have a NetworkPolicy unless told o
 check 'workers and operator have certificates, of a CA of their own or of cert-manager' encrypts
 check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'alerts and dashboard name only metrics that operator and workers write' known_families
-check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring
+check 'metrics are served unless told otherwise' serves_metrics
+check 'PodMonitor and ServiceMonitor scrape with a token and verify the certificate' monitors
+check 'alerts and dashboard are there on demand' monitoring
 check 'workers serve metrics on demand, and only to who may read them' worker_metrics
 check 'users of pods are as the image has them, others, or none' security
 check 'helm installs it and the restricted standard lets its pod in' installs

@@ -41,6 +41,16 @@
 {{- $from.namespace }}{{ with $labels }}/{{ join "," . }}{{ end -}}
 {{- end -}}
 
+{{- /* The ClusterRole of those who scrape. */ -}}
+{{- define "skyjob.metricsReader" -}}
+{{ include "skyjob.fullname" . }}-metrics-reader
+{{- end -}}
+
+{{- /* The chart's own account that has it, and the Secret with its token. */ -}}
+{{- define "skyjob.scraper" -}}
+{{ include "skyjob.fullname" . }}-scraper
+{{- end -}}
+
 {{- define "skyjob.selector" -}}
 app.kubernetes.io/name: {{ include "skyjob.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -101,4 +111,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads] # to let go of pods that are not to be replaced
   verbs: [delete]
+{{- end -}}
+
+{{- /* Where a PodMonitor or ServiceMonitor finds the metrics, and how it asks. */ -}}
+{{- define "skyjob.endpoint" -}}
+port: metrics
+path: /metrics
+scheme: https
+authorization:
+  type: Bearer
+  credentials:
+    name: {{ default (include "skyjob.scraper" .) .Values.metrics.tokenSecret }}
+    key: token
+tlsConfig:
+  {{- if .Values.tls.enabled }}
+  serverName: metrics.skyjob.internal
+  ca:
+    secret:
+      name: {{ include "skyjob.fullname" . }}-ca
+      key: ca.crt
+  {{- else }}
+  insecureSkipVerify: true # without a CA the operator's certificate is its own
+  {{- end }}
 {{- end -}}
