@@ -26,6 +26,8 @@ start_operator() {
     run_operator &
     operator=$!
 }
+admin_token() { sed -n 's/.*{token: \(.*\)}/\1/p' "$KUBECONFIG"; }
+metrics_at() { curl -sk -H "Authorization: Bearer $(admin_token)" "https://127.0.0.1:$1/metrics"; } # metrics_at PORT: the operator's --metrics-address
 kill_operator() { # kill_operator SIGNAL
     kill "-$1" "$operator" 2>/dev/null
     wait "$operator" 2>/dev/null

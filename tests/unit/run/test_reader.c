@@ -36,7 +36,7 @@ static void begin(struct loopback_reply first, struct loopback_reply second)
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
     assert_int_equal(issuer_new(client, "sky", "ca", &issuer, &err), ERR_OK);
-    assert_int_equal(issuer_tend(issuer, 1000, NOW_S, &err), ERR_OK);
+    assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     reader =
         (struct reader){.client = client, .issuer = issuer, .namespace = "sky", .name = "reader"};
 }
