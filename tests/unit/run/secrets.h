@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "certificates.h"
+#include "kube/client.h"
 #include "loopback.h"
 
 /* What an API server answers, until its threads have ended. */
@@ -21,6 +22,18 @@ static inline struct loopback *secrets_serve(const struct loopback_reply *replie
     if (n > 0)
         memcpy(secret_replies, replies, n * sizeof *replies);
     return loopback_start(secret_replies, n);
+}
+
+/* A client of it, with a loop of its own. */
+static inline void secrets_connect(struct loopback *server, struct http **out_loop,
+                                   struct kube_client **out)
+{
+    struct kube_config config = {.namespace = strdup("default")};
+
+    assert_non_null(server);
+    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_int_equal(http_new(out_loop, NULL), ERR_OK);
+    assert_int_equal(kube_client_new(*out_loop, &config, NULL, out, NULL), ERR_OK);
 }
 
 /* Free what it was given. */

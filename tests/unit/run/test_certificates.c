@@ -41,14 +41,10 @@ static void begin(const struct loopback_reply *replies, size_t n)
     static const char text[] =
         "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"" UID "\","
         "\"resourceVersion\":\"5\"},\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}";
-    struct kube_config config = {.namespace = strdup("default")};
     struct json *job = NULL;
 
     server = secrets_serve(replies, n);
-    assert_non_null(server);
-    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
-    assert_int_equal(http_new(&loop, &err), ERR_OK);
-    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    secrets_connect(server, &loop, &client);
     assert_int_equal(issuer_new(client, "sky", "ca", &issuer, &err), ERR_OK);
     assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     assert_int_equal(json_parse(text, strlen(text), &job, &err), ERR_OK);

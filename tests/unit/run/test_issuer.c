@@ -22,13 +22,8 @@ static struct err err;
 
 static void begin(const struct loopback_reply *replies, size_t n)
 {
-    struct kube_config config = {.namespace = strdup("default")};
-
     server = secrets_serve(replies, n);
-    assert_non_null(server);
-    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
-    assert_int_equal(http_new(&loop, &err), ERR_OK);
-    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    secrets_connect(server, &loop, &client);
     assert_int_equal(issuer_new(client, "sky", "ca", &issuer, &err), ERR_OK);
 }
 

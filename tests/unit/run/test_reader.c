@@ -28,13 +28,9 @@ static void begin(struct loopback_reply first, struct loopback_reply second)
 {
     struct loopback_reply replies[] = {
         {.expect = "GET " PATH "/ca ", .body = secret_of_ca(&ca)}, first, second};
-    struct kube_config config = {.namespace = strdup("default")};
 
     server = secrets_serve(replies, second.expect ? 3 : first.expect ? 2 : 1);
-    assert_non_null(server);
-    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
-    assert_int_equal(http_new(&loop, &err), ERR_OK);
-    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    secrets_connect(server, &loop, &client);
     assert_int_equal(issuer_new(client, "sky", "ca", &issuer, &err), ERR_OK);
     assert_int_equal(issuer_tend(issuer, true, 1000, NOW_S, &err), ERR_OK);
     reader =
