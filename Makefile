@@ -2,7 +2,8 @@
 #
 # Every folder is one static library, and a program or test links only the libraries that its
 # folder may use (LIBS_<folder>; ARCHITECTURE.md has the table), so a call in the wrong direction
-# does not link. Output goes to build/<variant>/: release (default), clang, asan, tsan, fuzz.
+# does not link. Output goes to build/<variant>/: release (default), clang, asan, tsan, fuzz, arm64
+# (built elsewhere, for arm64).
 
 VARIANT ?= release
 OUT     := build/$(VARIANT)
@@ -17,12 +18,17 @@ CC.clang   := clang-14
 CC.asan    := gcc
 CC.fuzz    := clang-14
 CC.tsan    := clang-14
+CC.arm64   := aarch64-linux-gnu-gcc
+AR.arm64   := aarch64-linux-gnu-ar
 OPT.release := -O2 -g
 OPT.clang   := -O2 -g
 OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT.tsan    := -O1 -g -fsanitize=thread -D__SANITIZE_THREAD__ -fno-omit-frame-pointer
 OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
+OPT.arm64   := $(OPT.release)
 CC       := $(CC.$(VARIANT))
+AR       := $(or $(AR.$(VARIANT)),ar)
+COMPILER := $(if $(filter %gcc,$(CC)),gcc,clang)
 MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
 WARN.gcc := -Wno-format-truncation
@@ -31,7 +37,7 @@ OPENMP.gcc := -fopenmp
 OPT      := $(OPT.$(VARIANT))
 
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
-        -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
+        -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(COMPILER))
 SANITIZED := $(filter asan fuzz tsan,$(VARIANT))
 # What hack/check-hardening.sh finds in the programs.
 HARDEN.x86_64  := -fcf-protection
@@ -73,15 +79,15 @@ LIBS_cli     := cli fleet kube http tls balance cluster api base
 SYS_base := -lcjson -lyaml -lcrypto -lm
 SYS_tls  := -lssl -lcrypto
 SYS_http := -lcurl
-SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
+SYS_nn   := -lopenblas -lm $(OPENMP.$(COMPILER))
 SYS_text := -lutf8proc
 SYS_wire := -lwebsockets
 
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
-CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
+CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(COMPILER))
 CFLAGS_bf16 := -O3
 # The probe has one kernel of its own, which measures memory.
-CFLAGS_probe := -O3 $(OPENMP.$(CC))
+CFLAGS_probe := -O3 $(OPENMP.$(COMPILER))
 ifeq ($(MACHINE),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -133,7 +139,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity hardening clean deps-build deps-cluster deps-check
+        bench-scale bench-sync try demo demo-down images check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -149,7 +155,7 @@ SRC_$1 := $$(filter-out $$(MAINS),$$(wildcard $(call dir_of,$1)/*.c))
 $(OUT)/lib/lib$1.a: $$(SRC_$1:%.c=$(OUT)/obj/%.o)
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$(Q)ar rcs $$@ $$^
+	$(Q)$(AR) rcs $$@ $$^
 UNIT_$1 := $$(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$$(wildcard tests/unit/$1/test_*.c))
 $$(UNIT_$1): $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $$(call support,$1) $$(call lib,$$(LIBS_$1))
 	@mkdir -p $$(@D)
@@ -275,6 +281,9 @@ e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jo
 	@$(SUBMAKE) all sample
 	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
 
+unit-nn: $(UNIT_nn)
+	@hack/run-tests.sh $(UNIT_nn)
+
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(SUBMAKE) VARIANT=asan unit
 
@@ -357,6 +366,19 @@ bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hour
 	@$(call sync_report,build/bench-sync)
 	@cat build/bench-sync.md
 
+# --- what is shipped ---
+images: deps-cluster ## the operator's and the worker's image for amd64 and arm64, in build/debian13/images
+	@hack/images.sh
+
+check-debian13: deps-cluster ## unit tests and `make try` in a Debian 13 root, where images are built
+	@hack/debian.sh 13 hack/deps.sh ship
+	@hack/debian.sh 13 make -j$(JOBS) unit
+	@hack/debian.sh 13 make try
+
+check-arm64: deps-cluster ## tests of the kernels, built for arm64 and run by an emulator
+	@hack/debian.sh 13-arm64 hack/deps.sh arm64
+	@hack/debian.sh 13-arm64 env QEMU_CPU=neoverse-n1 RUN_UNDER=qemu-aarch64 make -j$(JOBS) VARIANT=arm64 unit-nn
+
 # --- trying it ---
 try: deps-build ## train on this machine without a cluster, about a minute
 	@$(SUBMAKE) all sample
@@ -379,7 +401,7 @@ build/sample/mnli/vocab.txt: build/gen-nli
 	$(Q)build/gen-nli $(@D)
 build/gen-nli: hack/gen-nli.c hack/gen-nli-truth.c hack/gen-nli.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^)
+	$(Q)$(CC.release) $(WARN) $(WARN.gcc) $(OPT.release) -o $@ $(filter %.c,$^)
 
 # --- packages ---
 deps-build deps-cluster deps-check: deps-%:

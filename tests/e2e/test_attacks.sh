@@ -9,7 +9,6 @@ ns=skyjob-victim # where the jobs are
 evil=skyjob-intruder
 # shellcheck source=tests/support/cluster.sh
 . tests/support/cluster.sh
-worker=skyjob/worker:$(cat VERSION)
 node=$CLUSTER_NAME-worker
 
 e() { kubectl -n "$evil" "$@"; }
@@ -60,17 +59,17 @@ spec:
   nodeName: $node
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: worker, image: "$worker", imagePullPolicy: Never, command: [bash, -c, $4], resources: {requests: {cpu: 0, memory: 0}, limits: {cpu: 10m, memory: 16Mi}}}
+  - {name: worker, image: "$shell", imagePullPolicy: Never, command: [bash, -c, $4], resources: {requests: {cpu: 0, memory: 0}, limits: {cpu: 10m, memory: 16Mi}}}
 Y
 }
 
 setup() {
-    hack/cluster/up.sh && hack/install.sh || exit 1
+    hack/cluster/up.sh && hack/install.sh && load_shell || exit 1
     kubectl delete namespace $ns $evil --ignore-not-found --wait
     kubectl create namespace $ns && kubectl create namespace $evil || exit 1
     trap restore EXIT
     trap 'exit 130' INT TERM
-    e run intruder --image="$worker" --image-pull-policy=Never --restart=Never \
+    e run intruder --image="$shell" --image-pull-policy=Never --restart=Never \
         --overrides='{"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "tolerations": [{"operator": "Exists"}]}}' \
         --command -- sleep infinity &&
         e wait --for=condition=Ready pod/intruder --timeout=60s
