@@ -139,7 +139,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down images check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check
+        bench-scale bench-sync try demo demo-down images release check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -369,6 +369,9 @@ bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hour
 # --- what is shipped ---
 images: deps-cluster ## the operator's and the worker's image for amd64 and arm64, in build/debian13/images
 	@hack/images.sh
+
+release: deps-cluster ## archives of the CLI for Linux on amd64 and arm64, and a krew manifest, in build/debian12/release-archives
+	@hack/release.sh
 
 check-debian13: deps-cluster ## unit tests and `make try` in a Debian 13 root, where images are built
 	@hack/debian.sh 13 hack/deps.sh ship

@@ -15,7 +15,7 @@ shopt -s inherit_errexit
 build='gcc make pkg-config libcurl4-openssl-dev libcjson-dev libopenblas-pthread-dev libwebsockets-dev
     libcmocka-dev libyaml-dev libutf8proc-dev libssl-dev openssl curl ca-certificates git'
 cluster='mmdebstrap debian-archive-keyring iproute2 iptables jq'
-ship='jq'
+ship='jq patchelf'
 arm64='gcc-aarch64-linux-gnu libgomp1:arm64 qemu-user-static|qemu-user'
 engine='docker.io docker-cli?'
 check='clang-14|clang clang-format-14|clang-format clang-tidy-14|clang-tidy llvm-14|llvm
