@@ -373,10 +373,12 @@ images: deps-cluster ## the operator's and the worker's image for amd64 and arm6
 release: deps-cluster ## archives of the CLI for Linux on amd64 and arm64, and a krew manifest, in build/debian12/release-archives
 	@hack/release.sh
 
-check-debian13: deps-cluster ## unit tests and `make try` in a Debian 13 root, where images are built
+check-debian13: deps-cluster ## unit tests and `make try` in Debian 13, and the same bits there as here
 	@hack/debian.sh 13 hack/deps.sh ship
 	@hack/debian.sh 13 make -j$(JOBS) unit
 	@hack/debian.sh 13 make try
+	@$(SUBMAKE) all sample
+	@hack/same-bits.sh
 
 check-arm64: deps-cluster ## tests of the kernels, built for arm64 and run by an emulator
 	@hack/debian.sh 13-arm64 hack/deps.sh arm64
