@@ -187,29 +187,24 @@ static void publish_metrics(struct loop *l)
 {
     struct metrics m = {
         .is_leader = leads(l),
-        .reconciles = &l->reconciles,
+        .reconciles = l->reconciles,
         .n_errors = l->n_errors,
         .n_queued = l->queue.keys.n,
         .late_ms = leads(l) ? queue_late_ms(&l->queue, clock_now_ms()) : 0,
-        .n_jobs_in = l->was_ready ? l->store.n_jobs_in : NULL,
+        .has_jobs = l->was_ready,
         .n_stalled = l->store.n_stalled,
-        .n_requests = kube_client_requests(l->client),
         .n_watches = STORE_KINDS,
     };
-    struct buf text = {.max = METRICS_PORT_BYTES};
-    struct err err;
 
+    memcpy(m.n_jobs_in, l->store.n_jobs_in, sizeof m.n_jobs_in);
+    memcpy(m.n_requests, kube_client_requests(l->client), sizeof m.n_requests);
     for (int i = 0; i < STORE_KINDS; i++)
         m.watches[i].resource = kinds[i].what;
     for (size_t i = 0; i < l->n_watches; i++) {
         m.watches[l->watches[i].kind].n_events += l->watches[i].watch.n_events;
         m.watches[l->watches[i].kind].n_skipped += l->watches[i].n_skipped;
     }
-    if (metrics_write(&m, &text, &err) != ERR_OK) {
-        LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
-        buf_reset(&text);
-    }
-    metrics_port_publish(l->metrics_port, &text);
+    metrics_port_publish(l->metrics_port, &m);
 }
 
 /* Before every wait, so that what is served is at most a call or a decision old. */

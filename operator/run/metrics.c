@@ -2,9 +2,7 @@
 
 #include <stdio.h>
 
-#include "api/status.h"
 #include "base/families.h"
-#include "kube/client.h"
 
 static const double bounds_s[METRICS_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
                                                 0.25,  0.5,    1,     2.5,  5,    10};
@@ -72,7 +70,7 @@ enum err_code metrics_write(const struct metrics *m, struct buf *out, struct err
     families_begin(&f, "skyjob_build_info", "gauge", "1, with the version of the operator.");
     families_add_with(&f, "", "version", SKYJOB_VERSION, 1);
     families_one(&f, "skyjob_leader", "gauge", "Whether this operator leads.", m->is_leader);
-    write_reconciles(&f, m->reconciles);
+    write_reconciles(&f, &m->reconciles);
     families_one(&f, "skyjob_reconcile_errors_total", "counter", "Reconciles that failed.",
                  (double)m->n_errors);
     families_one(&f, "skyjob_queue_length", "gauge",
@@ -81,7 +79,7 @@ enum err_code metrics_write(const struct metrics *m, struct buf *out, struct err
         &f, "skyjob_queue_delay_seconds", "gauge",
         "Time that the reconcile due longest has been due; 0 if this operator does not lead.",
         (double)m->late_ms / 1e3);
-    if (m->n_jobs_in)
+    if (m->has_jobs)
         write_jobs(&f, m);
     write_requests(&f, m->n_requests);
     families_begin(&f, "skyjob_watch_events_total", "counter",

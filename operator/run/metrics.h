@@ -10,8 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/status.h"
 #include "base/buf.h"
+#include "kube/client.h"
 
+#define METRICS_BYTES       ((size_t)14 << 10) /* of metrics_write() */
 #define METRICS_BOUNDS      13
 #define METRICS_WATCHES_MAX 8
 
@@ -24,21 +27,21 @@ struct metrics_reconciles {
 void metrics_add_reconcile(struct metrics_reconciles *r, int64_t ns);
 
 struct metrics_watch {
-    const char *resource; /* its plural */
+    const char *resource; /* its plural; never freed */
     uint64_t n_events;
     uint64_t n_skipped;
 };
 
-/* Pointers are borrowed. */
 struct metrics {
     bool is_leader;
-    const struct metrics_reconciles *reconciles;
+    struct metrics_reconciles reconciles;
     uint64_t n_errors; /* reconciles that failed */
     size_t n_queued;
-    int64_t late_ms;            /* queue_late_ms() */
-    const size_t *n_jobs_in;    /* as in struct store; NULL: they have not all been listed yet */
-    size_t n_stalled;           /* likewise */
-    const uint64_t *n_requests; /* kube_client_requests() */
+    int64_t late_ms;                     /* queue_late_ms() */
+    bool has_jobs;                       /* they have all been listed */
+    size_t n_jobs_in[STATUS_STATES + 1]; /* as in struct store, like the next */
+    size_t n_stalled;
+    uint64_t n_requests[KUBE_STATUSES]; /* kube_client_requests() */
     int n_watches;
     struct metrics_watch watches[METRICS_WATCHES_MAX];
 };

@@ -10,12 +10,11 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "http/server.h"
-#include "run/metrics.h"
 #include "run/reviews.h"
 
 #define PATH "/metrics"
 
-_Static_assert(METRICS_PORT_BYTES + PROCESS_FAMILIES_BYTES <= SERVER_ANSWER_BYTES,
+_Static_assert(METRICS_BYTES + PROCESS_FAMILIES_BYTES <= SERVER_ANSWER_BYTES,
                "the metrics fit an answer");
 
 struct metrics_port {
@@ -25,7 +24,8 @@ struct metrics_port {
     uint64_t generation;  /* of the CA that has issued the certificate; 0: one of its own */
     int64_t renew_s;      /* when it is to be renewed */
     pthread_mutex_t lock; /* of the next */
-    struct buf metrics;
+    bool is_published;
+    struct metrics metrics;
 };
 
 /* --- reviews --- */
@@ -109,16 +109,20 @@ static void refuse(struct server_answer *out, int status, const char *text)
 }
 
 /* What the loop has published and, since a loop that hangs publishes nothing, what the process uses
- * now. The loop may want the lock, so /proc is read without it. */
+ * now. The loop may want the lock, so nothing is written with it. */
 static enum err_code add_metrics(struct metrics_port *p, struct buf *out)
 {
     struct process process;
+    struct metrics metrics;
+    bool is_published;
     enum err_code rc = process_read(&process, NULL);
 
     pthread_mutex_lock(&p->lock);
-    if (rc == ERR_OK && p->metrics.len > 0)
-        rc = buf_add(out, p->metrics.data, p->metrics.len, NULL);
+    is_published = p->is_published;
+    metrics = p->metrics;
     pthread_mutex_unlock(&p->lock);
+    if (rc == ERR_OK && is_published)
+        rc = metrics_write(&metrics, out, NULL);
     return rc == ERR_OK ? process_write(&process, out, NULL) : rc;
 }
 
@@ -248,18 +252,13 @@ void metrics_port_close(struct metrics_port *p)
     http_stop(kube_client_http(p->client));
     server_close(p->server);
     (void)pthread_mutex_destroy(&p->lock);
-    buf_deinit(&p->metrics);
     free(p);
 }
 
-void metrics_port_publish(struct metrics_port *p, struct buf *metrics)
+void metrics_port_publish(struct metrics_port *p, const struct metrics *metrics)
 {
-    struct buf old;
-
     pthread_mutex_lock(&p->lock);
-    old = p->metrics;
     p->metrics = *metrics;
+    p->is_published = true;
     pthread_mutex_unlock(&p->lock);
-    *metrics = (struct buf){0};
-    buf_deinit(&old);
 }

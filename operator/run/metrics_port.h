@@ -5,9 +5,10 @@
  * `get` the non-resource URL /metrics (run/reviews.h). 401: no token, or one that is nobody's; 403:
  * the user may not; 503: the API server cannot be asked, or was asked too much.
  *
- * The certificate is for NAMES_OPERATOR_METRICS_DNS. It is issued by the CA of all jobs (run/issuer.h), so
- * that a scraper can verify it by the ca.crt of that Secret. Until that CA is known, and without
- * one, it is issued by a CA that is made for it alone and forgotten, which nobody can verify.
+ * The certificate is for NAMES_OPERATOR_METRICS_DNS. It is issued by the CA of all jobs
+ * (run/issuer.h), so that a scraper can verify it by the ca.crt of that Secret. Until that CA is
+ * known, and without one, it is issued by a CA that is made for it alone and forgotten, which
+ * nobody can verify.
  *
  * Served from a thread of its own, which also calls the API server, and meanwhile serves nobody: a
  * review takes at most two calls of METRICS_PORT_CALL_MS, or three when the operator's own token
@@ -19,10 +20,10 @@
 
 #include "kube/client.h"
 #include "run/issuer.h"
+#include "run/metrics.h"
 
-#define METRICS_PORT_BYTES   ((size_t)14 << 10) /* of what is published */
-#define METRICS_PORT_CALL_MS 2000               /* for `call_ms` of its client */
-#define METRICS_PORT_RETRY_S 60                 /* when a certificate could not be issued */
+#define METRICS_PORT_CALL_MS 2000 /* for `call_ms` of its client */
+#define METRICS_PORT_RETRY_S 60   /* when a certificate could not be issued */
 
 struct metrics_port;
 
@@ -41,8 +42,7 @@ void metrics_port_close(struct metrics_port *p);
 MUST_CHECK enum err_code metrics_port_tend(struct metrics_port *p, const struct issuer *issuer,
                                            int64_t now_s, struct err *err);
 
-/* What to answer from now on, with what the process uses at the time of the request. `metrics`, in
- * Prometheus' text format, is taken over. */
-void metrics_port_publish(struct metrics_port *p, struct buf *metrics);
+/* What to answer from now on, with what the process uses at the time of the request. */
+void metrics_port_publish(struct metrics_port *p, const struct metrics *metrics);
 
 #endif

@@ -1,28 +1,18 @@
 /* What is written is read back line by line, as Prometheus does. */
 #include "run/metrics.h"
 
-#include "api/status.h"
 #include "exposition.h"
-#include "kube/client.h"
-
-#define ANSWER_MAX ((size_t)14 << 10) /* METRICS_PORT_BYTES */
-
-static size_t n_jobs_in[STATUS_STATES + 1];
-static uint64_t n_requests[KUBE_STATUSES];
-static struct metrics_reconciles reconciles;
 
 static struct metrics everything(void)
 {
-    memset(&reconciles, 0, sizeof reconciles);
-    memset(n_requests, 0, sizeof n_requests);
+    struct metrics m = {.is_leader = true,
+                        .has_jobs = true,
+                        .n_watches = 2,
+                        .watches = {{"pods", 5000000000, 0}, {"nodes", 7, 1}}};
+
     for (size_t i = 0; i <= STATUS_STATES; i++)
-        n_jobs_in[i] = i;
-    return (struct metrics){.is_leader = true,
-                            .reconciles = &reconciles,
-                            .n_jobs_in = n_jobs_in,
-                            .n_requests = n_requests,
-                            .n_watches = 2,
-                            .watches = {{"pods", 5000000000, 0}, {"nodes", 7, 1}}};
+        m.n_jobs_in[i] = i;
+    return m;
 }
 
 static void write_all(const struct metrics *m, struct buf *out)
@@ -42,10 +32,10 @@ static void assert_has(const struct buf *text, const char *line)
 static void metrics_have_help_and_type_and_no_sample_twice(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
-    n_requests[0] = n_requests[404] = n_requests[599] = 1;
+    m.n_requests[0] = m.n_requests[404] = m.n_requests[599] = 1;
     write_all(&m, &text);
     exposition_check(&text);
     buf_deinit(&text);
@@ -54,7 +44,7 @@ static void metrics_have_help_and_type_and_no_sample_twice(void **state)
 static void metrics_have_every_state_even_without_jobs(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
     char line[EXPOSITION_LINE_BYTES];
 
     (void)state;
@@ -71,10 +61,10 @@ static void metrics_have_every_state_even_without_jobs(void **state)
 static void metrics_leave_out_jobs_that_are_not_listed_yet(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
-    m.n_jobs_in = NULL;
+    m.has_jobs = false;
     write_all(&m, &text);
     exposition_check(&text);
     assert_null(strstr(buf_text(&text), "skyjob_jobs"));
@@ -84,10 +74,10 @@ static void metrics_leave_out_jobs_that_are_not_listed_yet(void **state)
 static void metrics_count_requests_by_code(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
-    n_requests[503] = 2;
+    m.n_requests[503] = 2;
     write_all(&m, &text);
     assert_has(&text, "\nskyjob_kube_requests_total{code=\"error\"} 0\n"
                       "skyjob_kube_requests_total{code=\"200\"} 0\n"
@@ -98,12 +88,12 @@ static void metrics_count_requests_by_code(void **state)
 static void metrics_put_reconciles_into_buckets_that_add_up(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
-    metrics_add_reconcile(&reconciles, 1000000); /* a bound belongs to its bucket */
-    metrics_add_reconcile(&reconciles, 300000000);
-    metrics_add_reconcile(&reconciles, 11000000000);
+    metrics_add_reconcile(&m.reconciles, 1000000); /* a bound belongs to its bucket */
+    metrics_add_reconcile(&m.reconciles, 300000000);
+    metrics_add_reconcile(&m.reconciles, 11000000000);
     write_all(&m, &text);
     assert_has(&text, "_bucket{le=\"0.001\"} 1\n");
     assert_has(&text, "_bucket{le=\"0.25\"} 1\n");
@@ -118,7 +108,7 @@ static void metrics_put_reconciles_into_buckets_that_add_up(void **state)
 static void metrics_write_large_counters_to_the_last_digit(void **state)
 {
     struct metrics m = everything();
-    struct buf text = {.max = ANSWER_MAX};
+    struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
     write_all(&m, &text);

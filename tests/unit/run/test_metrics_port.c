@@ -51,7 +51,7 @@ static struct kube_client *new_client(struct http *http)
 
 static void begin(const struct loopback_reply *replies, size_t n)
 {
-    struct buf text = {.max = METRICS_PORT_BYTES};
+    const struct metrics m = {.has_jobs = true, .n_stalled = 3};
     char address[32];
 
     server = secrets_serve(replies, n);
@@ -61,9 +61,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
     port = client_free_port();
     (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
     assert_int_equal(metrics_port_open(address, client, NOW_S, &metrics, &err), ERR_OK);
-    assert_int_equal(buf_addf(&text, &err, "skyjob_jobs 3\n"), ERR_OK);
-    metrics_port_publish(metrics, &text);
-    assert_null(text.data);
+    metrics_port_publish(metrics, &m);
 }
 
 static int set_up(void **state)
@@ -97,7 +95,8 @@ static void metrics_are_for_users_who_may_get_them(void **state)
     begin(replies, 2);
     assert_int_equal(tls_client_ask(port, GET_AS("abc")), 200);
     assert_true(says("Content-Type: text/plain; version=0.0.4\r\n"));
-    assert_true(says("\r\n\r\nskyjob_jobs 3\n# HELP process_cpu_seconds_total "));
+    assert_true(says("\nskyjob_jobs_stalled 3\n"));
+    assert_true(says("\n# HELP process_cpu_seconds_total "));
     assert_non_null(strstr(loopback_request(server, 0), "\"token\":\"abc\""));
     assert_non_null(strstr(loopback_request(server, 1), "\"user\":\"u\",\"groups\":[\"g\"]"));
     assert_non_null(strstr(loopback_request(server, 1), "\"path\":\"/metrics\",\"verb\":\"get\""));
