@@ -419,7 +419,6 @@ SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 check: deps-check ## what CI runs before the tests
 	@$(SUBMAKE) format-check lint layers purity hardening programs
 	@$(SUBMAKE) VARIANT=clang programs
-	@$(SUBMAKE) VARIANT=clang unit
 	@$(SUBMAKE) VARIANT=asan unit
 	@$(SUBMAKE) VARIANT=fuzz fuzzers
 	@$(SUBMAKE) milp
