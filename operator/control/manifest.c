@@ -123,7 +123,11 @@ static enum err_code write_object(const char *text, const struct observed *seen,
 
 const char *manifest_image(const struct observed *seen, const struct spec *spec)
 {
-    return spec->worker.image[0] ? spec->worker.image : seen->settings.worker_image;
+    const char *first = seen->status.placement.image;
+
+    if (spec->worker.image[0])
+        return spec->worker.image;
+    return first[0] ? first : seen->settings.worker_image;
 }
 
 /* Requests equal limits, so that a pod gets what it was planned with. The node is chosen by

@@ -24,7 +24,8 @@
  */
 #define MANIFEST_METRICS -1, 0
 
-/* The image that workers run: the spec's, else the operator's. Borrowed from either. */
+/* The image that workers run: the spec's, else what the workers before were started with, so that
+ * an operator with another default does not mix the two, else the operator's. Borrowed. */
 const char *manifest_image(const struct observed *seen, const struct spec *spec);
 
 /* The object that an action creates, and its name; `revision` is that of ACTION_CREATE_REVISION. */

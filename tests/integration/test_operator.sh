@@ -769,11 +769,12 @@ loses_operator() {
     completes steady && [ "$(field steady '{.status.revision} {.status.restarts}')" = '1 0' ] &&
         [ "$(workers_of steady)" = 'w0-1 w1-1 w2-1 ' ]
 }
+start_later_operator() { local operator_options=(--worker-image missing:1) && start_operator; }
 operator_away() { # a pod is lost, and the job ends, while nobody looks
     steps=300 job alone "$stages3" && trains alone || return
     kill_operator TERM
     kubectl delete "$(worker_pod alone 0)" --grace-period=1 >/dev/null
-    start_operator
+    start_later_operator
     until_true 30 revision_is alone 2 && until_true 30 is alone Running 'True Training' || return
     kill_operator KILL
     until_true 60 grep -q '"msg":"evaluated","step":300,' "$dir"/agent/logs/alone-* || return
@@ -1319,7 +1320,7 @@ check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
 check 'the operator may die before and after each kind of call' dies_anywhere
 check 'events may come twice, late or not at all' sees_badly
-check 'what happens while the operator is away is seen afterwards' operator_away
+check 'what happens while the operator is away is seen afterwards, and workers keep their image' operator_away
 check 'a cluster is checked for what SkyJob needs' checks_cluster
 check 'a leader that is killed is followed by the other operator, though their clocks are two hours apart' killed_leader
 check 'a leader that ends is followed at once' ended_leader

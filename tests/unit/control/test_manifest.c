@@ -896,6 +896,62 @@ static void manifest_pull_policy_goes_with_the_image(void **state)
     world_free(w);
 }
 
+static void has_image(struct world *w, const char *image)
+{
+    struct json *pod = stage_pod(w, 0);
+
+    assert_string_equal(json_string(json_get(container(pod), "image"), ""), image);
+    json_free(pod);
+}
+
+/* As after an upgrade of the operator. */
+static void manifest_keeps_the_default_image_for_workers_that_replace_others(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)snprintf(w->seen.settings.worker_image, SPEC_IMAGE_BYTES, "worker:2");
+    world_remove_pod(w, world_pod(w, 0));
+    (void)world_settle(w);
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.revision, 2);
+    has_image(w, "worker:1");
+    world_free(w);
+}
+
+/* As when the default could not be pulled, and was corrected. */
+static void manifest_takes_another_default_image_for_a_job_that_starts_anew(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    (void)world_settle(w);
+    (void)snprintf(w->seen.settings.worker_image, SPEC_IMAGE_BYTES, "worker:2");
+    (void)world_settle(w);
+    has_image(w, "worker:1");
+    w->seen.now_ms += DECIDE_CREATING_MS + 1000;
+    (void)world_settle(w);
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.revision, 2);
+    assert_string_equal(w->seen.status.placement.image, "worker:2");
+    has_image(w, "worker:2");
+    world_free(w);
+}
+
+static void manifest_leaves_the_image_to_a_spec_that_names_one(void **state)
+{
+    struct world *w = planned_world();
+
+    (void)state;
+    assert_string_equal(w->seen.status.placement.image, "");
+    has_image(w, "mine:2");
+    world_free(w);
+}
+
 /* The rule for a port of the policy. */
 static const struct json *rule_for(const struct json *policy, int port)
 {
@@ -1240,6 +1296,9 @@ int main(void)
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
+        cmocka_unit_test(manifest_keeps_the_default_image_for_workers_that_replace_others),
+        cmocka_unit_test(manifest_takes_another_default_image_for_a_job_that_starts_anew),
+        cmocka_unit_test(manifest_leaves_the_image_to_a_spec_that_names_one),
         cmocka_unit_test(manifest_of_a_policy_lets_in_the_own_workers_and_the_operator),
         cmocka_unit_test(manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhere),
         cmocka_unit_test(manifest_of_a_policy_lets_readers_of_metrics_in_to_their_port_only),
