@@ -83,6 +83,11 @@ struct conn {
 
 struct link_io {
     struct lws_context *context;
+#if LWS_LIBRARY_VERSION_NUMBER >= 4003000
+    /* Without one of its own a context shares the process's, whose count of connections has no lock
+     * (libwebsockets issue 2544). No flags: it prints nothing. */
+    lws_log_cx_t log;
+#endif
     struct lws_vhost *vhost;
     pthread_t thread;
     bool stop;
@@ -1025,6 +1030,9 @@ static enum err_code create_context(struct link *link, const char *listen_addres
         .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
                    LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
         .provided_client_ssl_ctx = io->client,
+#if LWS_LIBRARY_VERSION_NUMBER >= 4003000
+        .log_cx = &io->log,
+#endif
     };
 
     if (io->client)
