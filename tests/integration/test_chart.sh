@@ -92,7 +92,7 @@ known_families() { # an alert on a metric that is not there would never fire
     done
 }
 worker_metrics() { # on demand, to who has the certificate, from pods that are named
-    local on='metrics.workers.enabled=true,metrics.workers.podMonitor.enabled=true' secret=rel-skyjob-metrics-reader
+    local on='metrics.workers.enabled=true,metrics.workers.podMonitor.enabled=true' secret=rel-skyjob-worker-metrics
     ! render | has 'metrics-secret\|worker-metrics' || return
     render --set "$on,metrics.workers.from.namespace=mon,metrics.workers.from.labels.a=b,metrics.workers.from.labels.c=d" >"$dir/text" &&
         grep -q -- '- --worker-metrics=on$' "$dir/text" && grep -q -- '--metrics-readers=mon/a=b,c=d"$' "$dir/text" &&

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 tap_only=("$@")
 port=$((20000 + RANDOM % 10000)) prometheus=0
 operator_options=(--metrics-address "127.0.0.1:$port" --health-address "127.0.0.1:$((port + 2))" --authority skyjob-system/skyjob-ca
-    --leader-election skyjob-system/skyjob-operator --worker-metrics on --metrics-secret skyjob-system/skyjob-metrics-reader)
+    --leader-election skyjob-system/skyjob-operator --worker-metrics on --metrics-secret skyjob-system/skyjob-worker-metrics)
 chart_options=metrics.workers.enabled=true
 name=metrics.skyjob.internal
 finish() {
@@ -28,7 +28,7 @@ reader_files() {
     local key
     mkdir -p "$dir/reader"
     for key in ca.crt tls.crt tls.key; do
-        kubectl -n skyjob-system get secret skyjob-metrics-reader -o "jsonpath={.data.${key/./\\.}}" | base64 -d >"$dir/reader/$key" &&
+        kubectl -n skyjob-system get secret skyjob-worker-metrics -o "jsonpath={.data.${key/./\\.}}" | base64 -d >"$dir/reader/$key" &&
             [ -s "$dir/reader/$key" ] || return
     done
 }

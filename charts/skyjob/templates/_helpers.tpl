@@ -29,7 +29,7 @@
 {{- /* The Secret with the certificate that reads workers' metrics. Empty: there is none. */ -}}
 {{- define "skyjob.reader" -}}
 {{- if and .Values.tls.enabled .Values.metrics.workers.enabled -}}
-{{- include "skyjob.fullname" . }}-metrics-reader
+{{- include "skyjob.fullname" . }}-worker-metrics
 {{- end -}}
 {{- end -}}
 
