@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define WIDTH       520
 #define HEIGHT      250
@@ -16,6 +17,7 @@
 #define RANGE_MIN   1e-6 /* of the values */
 #define AVERAGE     0.05 /* share of the newest point */
 #define LABEL_BYTES 32
+#define DIGIT_WIDTH 8 /* at most: browsers have different fonts */
 
 struct axis {
     double from, to;
@@ -101,7 +103,7 @@ static void label_of(double value, double tick, char out[static LABEL_BYTES])
 {
     double rounded = fabs(value) < tick / 1e3 ? 0 : value; /* a sum that is 0 but for rounding */
 
-    (void)snprintf(out, LABEL_BYTES, fabs(rounded) >= 1e7 ? "%.3g" : "%.6g", rounded);
+    (void)snprintf(out, LABEL_BYTES, fabs(rounded) >= 1e7 ? "%.3g" : "%.7g", rounded);
 }
 
 static void write_axes(const struct chart *c, const struct frame *f, struct markup *m)
@@ -119,11 +121,14 @@ static void write_axes(const struct chart *c, const struct frame *f, struct mark
     at = f->x.tick * ceil(f->x.from / f->x.tick);
     for (int i = 0; i < TICKS_MAX && at + i * f->x.tick <= f->x.to; i++) {
         double x = px(f, at + i * f->x.tick);
+        bool is_cut_off;
 
         label_of(at + i * f->x.tick, f->x.tick, label);
+        is_cut_off = x + DIGIT_WIDTH * (double)strlen(label) / 2 > WIDTH; /* in the middle */
         markup_add(m, "<path class=\"axis\" d=\"M%.1f %dv5\"/>", x, HEIGHT - BOTTOM);
-        markup_add(m, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>",
-                   x, HEIGHT - BOTTOM + 17, label);
+        markup_add(m, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%s</text>",
+                   is_cut_off ? WIDTH - 2 : x, HEIGHT - BOTTOM + 17, is_cut_off ? "end" : "middle",
+                   label);
     }
     markup_add(m, "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>", LEFT, TOP, HEIGHT - BOTTOM,
                WIDTH - RIGHT);

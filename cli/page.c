@@ -8,6 +8,8 @@
 #include "cli/chart.h"
 #include "cli/show.h"
 
+#define DOTS_MAX 100 /* more of them in a chart cover its line */
+
 /* Kinds of passes differ in lightness, too, for those who do not see the colors. */
 static const char *const style[] = {
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1d2330;--dim:#667085;--line:#d5dae3;",
@@ -156,12 +158,12 @@ static void write_metric(const struct records *r, int metric, struct chart_point
     struct chart c = {.title = r->metrics[metric],
                       .x_label = "step",
                       .y_label = "of each evaluation",
-                      .points = points,
-                      .has_dots = true};
+                      .points = points};
 
     for (size_t i = 0; i < r->n_values; i++)
         if (r->values[i].metric == metric)
             points[c.n++] = (struct chart_point){(double)r->values[i].step, r->values[i].value};
+    c.has_dots = c.n <= DOTS_MAX;
     chart_write(&c, m);
 }
 

@@ -75,6 +75,18 @@ static void chart_of_one_point_has_a_dot_and_axes_around_it(void **state)
     assert_non_null(strstr(text, "<title>7: 0.5</title>"));
 }
 
+static void chart_does_not_cut_off_the_last_label(void **state)
+{
+    const char *text;
+
+    (void)state;
+    for (int i = 0; i <= 100; i++)
+        points[i] = (struct chart_point){10000 * i, 1};
+    text = draw(101);
+    assert_non_null(strstr(text, "text-anchor=\"middle\">800000<"));
+    assert_non_null(strstr(text, "text-anchor=\"end\">1000000<"));
+}
+
 static void chart_has_labels_and_round_ticks(void **state)
 {
     const char *text;
@@ -165,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(chart_without_points_says_so),
         TEST(chart_of_one_point_has_a_dot_and_axes_around_it),
+        TEST(chart_does_not_cut_off_the_last_label),
         TEST(chart_has_labels_and_round_ticks),
         TEST(chart_of_many_points_is_small_and_keeps_the_outliers),
         TEST(chart_of_everything_at_once_is_bounded),
