@@ -138,8 +138,8 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down images release check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check
+.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
+        bench-scale bench-sync try demo demo-down images release check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check deps-browser
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -265,6 +265,10 @@ test-cert-manager: deps-cluster ## certificates of the real cert-manager's CA, w
 	@hack/cluster/build.sh cert-manager
 	@$(SUBMAKE) all sample support
 	@tests/integration/cert-manager.sh
+
+test-browser: deps-browser ## the pages of `kubectl-skyjob report` in headless Chromium
+	@$(SUBMAKE) all
+	@tests/integration/browser.sh
 
 valgrind: deps-check ## the operator under valgrind for RECONCILES=1000 (minutes)
 	@$(SUBMAKE) all sample support
@@ -409,7 +413,7 @@ build/gen-nli: hack/gen-nli.c hack/gen-nli-truth.c hack/gen-nli.h
 	$(Q)$(CC.release) $(WARN) $(WARN.gcc) $(OPT.release) -o $@ $(filter %.c,$^)
 
 # --- packages ---
-deps-build deps-cluster deps-check: deps-%:
+deps-build deps-cluster deps-check deps-browser: deps-%:
 	@hack/deps.sh $*
 
 # --- hygiene ---

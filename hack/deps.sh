@@ -4,6 +4,7 @@
 #   hack/deps.sh build     compiler and libraries: make, make unit, make try
 #   hack/deps.sh cluster   build, and what hack/cluster needs: make test, make demo, make e2e
 #   hack/deps.sh check     all of it, and the second compiler and the linters: make check
+#   hack/deps.sh browser   build, and what looks at pages: make test-browser
 #   hack/deps.sh ship      build, and what packs images and archives; in a Debian of hack/debian.sh
 #   hack/deps.sh arm64     the same for arm64 on another machine, and what emulates it: in a "-arm64" one
 #
@@ -15,6 +16,7 @@ shopt -s inherit_errexit
 build='gcc make pkg-config libcurl4-openssl-dev libcjson-dev libopenblas-pthread-dev libwebsockets-dev
     libcmocka-dev libyaml-dev libutf8proc-dev libssl-dev openssl curl ca-certificates git'
 cluster='mmdebstrap debian-archive-keyring iproute2 iptables jq'
+browser='chromium|chromium-browser fonts-dejavu-core'
 ship='jq patchelf'
 arm64='gcc-aarch64-linux-gnu libgomp1:arm64 qemu-user-static|qemu-user'
 engine='docker.io docker-cli?'
@@ -93,6 +95,7 @@ case ${1:-} in
 build) wanted=$build ;;
 cluster) wanted="$build $cluster" ;;
 check) wanted="$build $cluster $check" ;;
+browser) wanted="$build jq $browser" ;;
 ship) wanted="$build $ship" ;;
 arm64)
     wanted="$ship $arm64"
@@ -100,7 +103,7 @@ arm64)
         case $name in lib*-dev) wanted="$wanted $name:arm64" ;; *) wanted="$wanted $name" ;; esac
     done
     ;;
-*) die "usage: $0 build|cluster|check|ship|arm64" ;;
+*) die "usage: $0 build|cluster|check|browser|ship|arm64" ;;
 esac
 if [ "$1" = cluster ] || [ "$1" = check ]; then
     # Any docker engine will do, and any go: an old one fetches the one that is needed.
