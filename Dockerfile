@@ -1,35 +1,24 @@
-# Two images from one build: `docker build --target operator .` and `--target worker`.
+# The images by docker: `docker build --target operator .` and `--target worker`. They contain the same as those that
+# hack/images.sh makes, which are shipped: without docker and a registry, for both architectures.
 #
-# BASE is any Debian 12 or 13 image with apt: Docker Hub's, or one that hack/cluster/base-image.sh
-# makes from packages where no registry answers.
-ARG BASE=debian:12-slim
+# BASE is a Debian with apt; what of it programs need is copied.
+ARG BASE=debian:13-slim
 
 FROM ${BASE} AS build
+ARG SOURCE_DATE_EPOCH=0
 WORKDIR /src
 COPY hack/deps.sh hack/deps.sh
-RUN hack/deps.sh build
+RUN hack/deps.sh ship
 COPY . .
-RUN make -j2 all build/sample
+RUN make -j2 all sample && for name in operator worker; do \
+        IMAGE_REVISION= hack/pack-image.sh $name "$(dpkg --print-architecture)" /images/$name || exit; done
 
-FROM ${BASE} AS operator
-RUN apt-get update -qq \
-    && apt-get install -y -qq --no-install-recommends \
-        ca-certificates libcurl4 libcjson1 libyaml-0-2 \
-    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
-COPY --from=build /src/build/release/bin/skyjob-operator /usr/local/bin/
-COPY LICENSE /usr/share/doc/skyjob/
+FROM scratch AS operator
+COPY --from=build /images/operator /
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/skyjob-operator"]
 
-FROM ${BASE} AS worker
-# libwebsockets has another number in its package's name in every Debian.
-RUN apt-get update -qq \
-    && apt-get install -y -qq --no-install-recommends \
-        ca-certificates libcurl4 libopenblas0-pthread '^libwebsockets[0-9]+(t64)?$' libcjson1 libyaml-0-2 \
-        '^libutf8proc[0-9]+$' libgomp1 \
-    && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
-COPY --from=build /src/build/release/bin/skyjob-worker /src/build/release/bin/skyjob-import /usr/local/bin/
-COPY --from=build /src/build/sample/mnli /usr/share/skyjob/mnli
-COPY LICENSE /usr/share/doc/skyjob/
+FROM scratch AS worker
+COPY --from=build /images/worker /
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/skyjob-worker"]

@@ -2,7 +2,8 @@
 #
 # Every folder is one static library, and a program or test links only the libraries that its
 # folder may use (LIBS_<folder>; ARCHITECTURE.md has the table), so a call in the wrong direction
-# does not link. Output goes to build/<variant>/: release (default), clang, asan, tsan, fuzz.
+# does not link. Output goes to build/<variant>/: release (default), clang, asan, tsan, fuzz, arm64
+# (built elsewhere, for arm64).
 
 VARIANT ?= release
 OUT     := build/$(VARIANT)
@@ -17,12 +18,18 @@ CC.clang   := clang-14
 CC.asan    := gcc
 CC.fuzz    := clang-14
 CC.tsan    := clang-14
+CC.arm64   := aarch64-linux-gnu-gcc
+AR.arm64   := aarch64-linux-gnu-ar
 OPT.release := -O2 -g
 OPT.clang   := -O2 -g
 OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT.tsan    := -O1 -g -fsanitize=thread -D__SANITIZE_THREAD__ -fno-omit-frame-pointer
 OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
+OPT.arm64   := $(OPT.release)
 CC       := $(CC.$(VARIANT))
+AR       := $(or $(AR.$(VARIANT)),ar)
+COMPILER := $(if $(filter %gcc,$(CC)),gcc,clang)
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
 WARN.gcc := -Wno-format-truncation
 # Debian's clang comes without an OpenMP runtime: there the kernels run on one thread.
@@ -30,17 +37,21 @@ OPENMP.gcc := -fopenmp
 OPT      := $(OPT.$(VARIANT))
 
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
-        -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
+        -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(COMPILER))
 SANITIZED := $(filter asan fuzz tsan,$(VARIANT))
-HARDEN := $(if $(SANITIZED),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
+# What hack/check-hardening.sh finds in the programs.
+HARDEN.x86_64  := -fcf-protection
+HARDEN.aarch64 := -mbranch-protection=standard
+HARDEN := $(if $(SANITIZED),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong \
+        -fstack-clash-protection -fPIE $(HARDEN.$(MACHINE)))
 CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -I. -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
 CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
-LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
+LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now,-z,noexecstack) -Wl,--as-needed
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
-DIRS := common/base common/api common/cluster common/balance common/http common/kube common/fleet \
-        operator/control operator/run worker/nn worker/text worker/data worker/files \
+DIRS := common/base common/api common/cluster common/balance common/tls common/http common/kube \
+        common/fleet operator/control operator/run worker/nn worker/text worker/data worker/files \
         worker/import worker/wire worker/train worker/probe cli
 FOLDERS := $(notdir $(DIRS))
 
@@ -48,34 +59,36 @@ LIBS_base    := base
 LIBS_api     := api base
 LIBS_cluster := cluster api base
 LIBS_balance := balance cluster api base
-LIBS_http    := http base
-LIBS_kube    := kube http base
-LIBS_fleet   := fleet http api base
+LIBS_tls     := tls base
+LIBS_http    := http tls base
+LIBS_kube    := kube http tls base
+LIBS_fleet   := fleet http tls api base
 LIBS_control := control balance cluster api base
-LIBS_run     := run control fleet kube http balance cluster api base
+LIBS_run     := run control fleet kube http tls balance cluster api base
 LIBS_nn      := nn base
 LIBS_text    := text api base
 LIBS_data    := data text api base
-LIBS_files   := files http api base
-LIBS_import  := import files text http api base
-LIBS_wire    := wire base
-LIBS_train   := train nn files data text wire http api base
-LIBS_probe   := probe train nn files data text wire http api base
-LIBS_cli     := cli fleet kube http balance cluster api base
+LIBS_files   := files http tls api base
+LIBS_import  := import files text http tls api base
+LIBS_wire    := wire tls base
+LIBS_train   := train nn files data text wire http tls api base
+LIBS_probe   := probe train nn files data text wire http tls api base
+LIBS_cli     := cli fleet kube http tls balance cluster api base
 
 # What a folder needs from outside; each is met in one place only.
 SYS_base := -lcjson -lyaml -lcrypto -lm
+SYS_tls  := -lssl -lcrypto
 SYS_http := -lcurl
-SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
+SYS_nn   := -lopenblas -lm $(OPENMP.$(COMPILER))
 SYS_text := -lutf8proc
 SYS_wire := -lwebsockets
 
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
-CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
+CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(COMPILER))
 CFLAGS_bf16 := -O3
 # The probe has one kernel of its own, which measures memory.
-CFLAGS_probe := -O3 $(OPENMP.$(CC))
-ifeq ($(shell uname -m),x86_64)
+CFLAGS_probe := -O3 $(OPENMP.$(COMPILER))
+ifeq ($(MACHINE),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 CFLAGS_gemm_bf16    := -march=x86-64-v4 -mavx512bf16
@@ -125,8 +138,8 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults test-kueue valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
+.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
+        bench-scale bench-sync try demo demo-down images release check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check deps-browser
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -142,7 +155,7 @@ SRC_$1 := $$(filter-out $$(MAINS),$$(wildcard $(call dir_of,$1)/*.c))
 $(OUT)/lib/lib$1.a: $$(SRC_$1:%.c=$(OUT)/obj/%.o)
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$(Q)ar rcs $$@ $$^
+	$(Q)$(AR) rcs $$@ $$^
 UNIT_$1 := $$(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$$(wildcard tests/unit/$1/test_*.c))
 $$(UNIT_$1): $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $$(call support,$1) $$(call lib,$$(LIBS_$1))
 	@mkdir -p $$(@D)
@@ -153,7 +166,7 @@ $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))
 
 # Operator and CLI must make the same plan.
 AGREEMENT      := $(patsubst %.c,$(OUT)/%,$(wildcard tests/agreement/test_*.c))
-LIBS_agreement := cli run control fleet kube http balance cluster api base
+LIBS_agreement := cli run control fleet kube http tls balance cluster api base
 UNIT_TESTS     += $(AGREEMENT)
 $(AGREEMENT): $(OUT)/%: $(OUT)/obj/%.o $(call lib,$(LIBS_agreement))
 	@mkdir -p $(@D)
@@ -170,19 +183,19 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 # --- tests ---
 # Programs that integration tests need beside our own.
 AGENT      := $(OUT)/tests/support/agent
-LIBS_agent := kube http cluster api base
+LIBS_agent := kube http tls cluster api base
 PROXY      := $(OUT)/tests/support/fault-proxy
-LIBS_proxy := train wire api base
+LIBS_proxy := train wire tls api base
 THROTTLE   := $(OUT)/tests/support/throttle
 LIBS_throttle := base
 SLOW_LINK  := $(OUT)/tests/support/slow-link
 LIBS_slow_link := base
 HOLLOW     := $(OUT)/tests/support/hollow
-LIBS_hollow := api base
+LIBS_hollow := tls api base
 # Preloaded into a worker or the operator.
 PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
-LIBS_walk  := cli fleet kube http balance cluster api base
+LIBS_walk  := cli fleet kube http tls balance cluster api base
 support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(HOLLOW) $(WALK) $(PRELOADS)
 $(PRELOADS): $(OUT)/%.so: %.c
 	@mkdir -p $(@D)
@@ -210,7 +223,7 @@ INTEGRATION := $(wildcard tests/integration/test_*.sh)
 
 # Workers that are driven by revisions.
 REVISIONS      := $(OUT)/tests/integration/test_revisions
-LIBS_revisions := train nn files data text wire fleet http api base
+LIBS_revisions := train nn files data text wire fleet http tls api base
 INTEGRATION    += $(REVISIONS)
 $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
         $(call lib,$(LIBS_revisions))
@@ -219,7 +232,7 @@ $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions suppo
 
 # Objects and checkpoints on a real S3 server; run by test_bucket.sh.
 BUCKET      := $(OUT)/tests/integration/test_bucket
-LIBS_bucket := files http api base
+LIBS_bucket := files http tls api base
 $(BUCKET): $(OUT)/obj/tests/integration/test_bucket.o $(call lib,$(LIBS_bucket))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bucket)) -lcmocka
@@ -248,6 +261,15 @@ test-kueue: deps-cluster ## queued jobs with the real Kueue, which is built firs
 	@$(SUBMAKE) all sample support
 	@tests/integration/kueue.sh
 
+test-cert-manager: deps-cluster ## certificates of the real cert-manager's CA, which is built first (minutes)
+	@hack/cluster/build.sh cert-manager
+	@$(SUBMAKE) all sample support
+	@tests/integration/cert-manager.sh
+
+test-browser: deps-browser ## the pages of `kubectl-skyjob report` in headless Chromium
+	@$(SUBMAKE) all
+	@tests/integration/browser.sh
+
 valgrind: deps-check ## the operator under valgrind for RECONCILES=1000 (minutes)
 	@$(SUBMAKE) all sample support
 	@tests/integration/valgrind.sh
@@ -262,6 +284,9 @@ storm: deps-cluster ## STORM_MINUTES=30 of training with a random fault every ST
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
 	@$(SUBMAKE) all sample
 	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
+
+unit-nn: $(UNIT_nn)
+	@hack/run-tests.sh $(UNIT_nn)
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(SUBMAKE) VARIANT=asan unit
@@ -280,7 +305,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target per parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := train import files data text wire http cluster api base
+LIBS_fuzzers := train import files data text wire http tls cluster api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -297,7 +322,7 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube probe train nn files data text wire http balance cluster api base
+LIBS_bench := cli fleet kube probe train nn files data text wire http tls balance cluster api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.
@@ -345,6 +370,24 @@ bench-sync: deps-check ## replicas in step and free, SYNC_SEEDS=5, over two hour
 	@$(call sync_report,build/bench-sync)
 	@cat build/bench-sync.md
 
+# --- what is shipped ---
+images: deps-cluster ## the operator's and the worker's image for amd64 and arm64, in build/debian13/images
+	@hack/images.sh
+
+release: deps-cluster ## archives of the CLI for Linux on amd64 and arm64, and a krew manifest, in build/debian12/release-archives
+	@hack/release.sh
+
+check-debian13: deps-cluster ## unit tests and `make try` in Debian 13, and the same bits there as here
+	@hack/debian.sh 13 hack/deps.sh ship
+	@hack/debian.sh 13 make -j$(JOBS) unit
+	@hack/debian.sh 13 make try
+	@$(SUBMAKE) all sample
+	@hack/same-bits.sh
+
+check-arm64: deps-cluster ## tests of the kernels, built for arm64 and run by an emulator
+	@hack/debian.sh 13-arm64 hack/deps.sh arm64
+	@hack/debian.sh 13-arm64 env QEMU_CPU=neoverse-n1 RUN_UNDER=qemu-aarch64 make -j$(JOBS) VARIANT=arm64 unit-nn
+
 # --- trying it ---
 try: deps-build ## train on this machine without a cluster, about a minute
 	@$(SUBMAKE) all sample
@@ -367,10 +410,10 @@ build/sample/mnli/vocab.txt: build/gen-nli
 	$(Q)build/gen-nli $(@D)
 build/gen-nli: hack/gen-nli.c hack/gen-nli-truth.c hack/gen-nli.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^)
+	$(Q)$(CC.release) $(WARN) $(WARN.gcc) $(OPT.release) -o $@ $(filter %.c,$^)
 
 # --- packages ---
-deps-build deps-cluster deps-check: deps-%:
+deps-build deps-cluster deps-check deps-browser: deps-%:
 	@hack/deps.sh $*
 
 # --- hygiene ---
@@ -378,9 +421,8 @@ C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 check: deps-check ## what CI runs before the tests
-	@$(SUBMAKE) format-check lint layers purity programs
+	@$(SUBMAKE) format-check lint layers purity hardening programs
 	@$(SUBMAKE) VARIANT=clang programs
-	@$(SUBMAKE) VARIANT=clang unit
 	@$(SUBMAKE) VARIANT=asan unit
 	@$(SUBMAKE) VARIANT=fuzz fuzzers
 	@$(SUBMAKE) milp
@@ -405,6 +447,9 @@ $(OUT)/layers/$1: $(call lib,$(LIBS_$1)) hack/check-includes.sh
 	    $(call lib,$(wordlist 2,99,$(LIBS_$1))) $(call syslib,$(LIBS_$1))
 endef
 $(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
+
+hardening: $(BUILT)
+	@hack/check-hardening.sh $(BUILT)
 
 purity: $(call lib,control balance cluster api base)
 	@hack/check-purity.sh $(call lib,control balance cluster api base)

@@ -8,9 +8,12 @@
 #include "kube/lease.h"
 
 #define OPERATORS        "app.kubernetes.io/part-of=skyjob,app.kubernetes.io/component=operator"
-#define HOME             "skyjob-system"      /* the namespace in README.md */
-#define SECOND_LOOK_MS   (2 * LEASE_RETRY_MS) /* who leads renews its Lease meanwhile */
+#define HOME             "skyjob-system" /* the namespace in README.md */
 #define REVIEW_MAX_BYTES 1024
+
+/* Meanwhile who leads renews its Lease, and an operator takes over one that nobody renews, such as
+ * one that another installation has left. */
+#define ELECTION_MS (LEASE_DURATION_MS + 2 * LEASE_RETRY_MS)
 
 static const struct kube_resource crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                                           false};
@@ -74,15 +77,19 @@ static enum err_code read_lease(struct target *t, struct readiness *r, struct er
 {
     const struct kube_ref leases = {.resource = &kube_leases};
     const struct kube_lister lister = {r, readiness_add_lease};
-    int64_t until_ms = clock_now_ms() + SECOND_LOOK_MS;
+    int64_t end_ms = clock_now_ms() + ELECTION_MS;
     enum err_code rc = list(t, leases, lister, &r->lease.read, err);
 
-    if (rc != ERR_OK || !r->lease.name[0] || readiness_lease_is_fresh(r, clock_wall_ms()))
-        return rc;
-    while (clock_now_ms() < until_ms)
-        if (interrupt_pause())
-            return err_set(err, ERR_GONE, "interrupted");
-    return list(t, leases, lister, &r->lease.read, err);
+    while (rc == ERR_OK && r->lease.name[0] && !readiness_has_leader(r, clock_wall_ms()) &&
+           clock_now_ms() < end_ms) {
+        int64_t next_ms = clock_now_ms() + LEASE_RETRY_MS;
+
+        while (clock_now_ms() < next_ms)
+            if (interrupt_pause())
+                return err_set(err, ERR_GONE, "interrupted");
+        rc = list(t, leases, lister, &r->lease.read, err);
+    }
+    return rc;
 }
 
 static enum err_code ask_right(struct target *t, struct readiness *r, enum readiness_right right,

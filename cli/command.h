@@ -19,6 +19,7 @@ int command_resume(int argc, char **argv);
 int command_delete(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_logs(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_nodes(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_check(int argc, char **argv);

@@ -90,6 +90,18 @@ static const struct command commands[] = {
      "replaced\n"
      "  -p, --previous           of workers that were replaced, as far as their pods are there\n"
      "  --tail N                 only the last N lines of each\n"},
+    {"report", command_report,
+     " NAME [-n NAMESPACE] [OPTION]...\n"
+     "  kubectl-skyjob report --history FILE [--status FILE] [OPTION]...",
+     "Write a page with loss, metrics and throughput, which layers run where, the timeline of a\n"
+     "step, revisions and events: of a job in the cluster, or from the files of a run.\n"
+     "  -o, --output FILE        the page, as HTML that needs no other file; -: stdout\n"
+     "  --trace FILE             the timeline for Perfetto (ui.perfetto.dev): the schedule with\n"
+     "                           the times that were measured, not a recording\n"
+     "  --history FILE           history.jsonl of the job's output folder\n"
+     "  --status FILE            what `kubectl get skyjob NAME -o json` or `kubectl-skyjob run\n"
+     "                           --json` printed\n"
+     "  --kubeconfig FILE, --context NAME, --namespace NAME  as with kubectl\n"},
     {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
      "is written. A job on one node needs a spec.checkpoint.store for that.\n"},

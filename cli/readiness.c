@@ -130,11 +130,16 @@ enum err_code readiness_add_lease(void *readiness, const struct json *lease, str
     return ERR_OK;
 }
 
-bool readiness_lease_is_fresh(const struct readiness *r, int64_t now_ms)
+static bool is_fresh(const struct readiness *r, int64_t now_ms)
 {
     int64_t age_ms = now_ms - r->lease.renewed_ms;
 
     return age_ms >= -r->lease.duration_ms && age_ms <= r->lease.duration_ms;
+}
+
+bool readiness_has_leader(const struct readiness *r, int64_t now_ms)
+{
+    return r->lease.holder[0] && (is_fresh(r, now_ms) || r->lease.has_changed);
 }
 
 enum err_code readiness_add_operator(void *readiness, const struct json *deployment,
@@ -249,10 +254,10 @@ static void judge_lease(const struct readiness *r, int64_t now_ms, struct findin
     char age[32];
 
     show_age(now_ms - r->lease.renewed_ms, age);
-    if (r->lease.name[0] && r->lease.holder[0] && readiness_lease_is_fresh(r, now_ms))
+    if (r->lease.name[0] && r->lease.holder[0] && is_fresh(r, now_ms))
         add(f, LEVEL_OK, leader, "%s leads, by the Lease %s/%s", r->lease.holder,
             r->lease.namespace, r->lease.name);
-    else if (r->lease.name[0] && r->lease.holder[0] && r->lease.has_changed)
+    else if (r->lease.name[0] && readiness_has_leader(r, now_ms))
         add(f, LEVEL_WARNING, leader,
             "%s leads, but its clock and the one of this machine differ: set them right",
             r->lease.holder);

@@ -70,9 +70,10 @@ enum err_code readiness_add_operator(void *readiness, const struct json *deploym
 void readiness_read_nodes(struct readiness *r, const struct node_object *nodes, size_t n,
                           int64_t now_ms);
 
-/* Was the Lease renewed just now, by this machine's clock? Else it is worth a second reading: a
- * clock that is wrong must not look like an operator that is gone. */
-bool readiness_lease_is_fresh(const struct readiness *r, int64_t now_ms);
+/* Has the Lease a holder, who has renewed it just now by this machine's clock, or between the last
+ * two readings? Else it is worth another one: a clock that is wrong must not look like an operator
+ * that is gone. */
+bool readiness_has_leader(const struct readiness *r, int64_t now_ms);
 
 enum readiness_level { LEVEL_OK, LEVEL_UNKNOWN, LEVEL_WARNING, LEVEL_PROBLEM };
 

@@ -125,17 +125,23 @@ static int64_t time_of(const struct json *event)
     return 0;
 }
 
+void reason_read_event(const struct json *event, struct reason_event *out)
+{
+    *out = (struct reason_event){.time_ms = time_of(event)};
+    out->is_warning = strcmp(text_of(event, "type"), "Warning") == 0;
+    out->count = json_int(json_get(event, "count"), 1);
+    COPY(out->reason, json_get(event, "reason"));
+    COPY(out->message, json_get(event, "message"));
+}
+
 enum err_code reason_add_event(void *reason, const struct json *event, struct err *err)
 {
     struct reason *r = reason;
-    struct reason_event e = {.time_ms = time_of(event)};
+    struct reason_event e;
     int at = r->n_events;
 
     (void)err;
-    e.is_warning = strcmp(text_of(event, "type"), "Warning") == 0;
-    e.count = json_int(json_get(event, "count"), 1);
-    COPY(e.reason, json_get(event, "reason"));
-    COPY(e.message, json_get(event, "message"));
+    reason_read_event(event, &e);
     while (at > 0 && r->events[at - 1].time_ms > e.time_ms)
         at--;
     if (r->n_events == REASON_EVENTS_MAX) { /* the oldest makes room, which may be this one */

@@ -46,6 +46,7 @@ struct reason {
 
 /* Begin with the SkyJob. */
 void reason_read(struct reason *r, const struct json *skyjob);
+void reason_read_event(const struct json *event, struct reason_event *out);
 /* Add one of its pods, or of its Events. `reason` is a struct reason. Always ERR_OK. */
 enum err_code reason_add_pod(void *reason, const struct json *pod, struct err *err);
 enum err_code reason_add_event(void *reason, const struct json *event, struct err *err);

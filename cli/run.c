@@ -109,6 +109,7 @@ static enum err_code print_json(const struct local *l, const struct progress *le
         jsonw_close(&w);
     }
     jsonw_bool(&w, "endedEarly", leader->has_ended_early);
+    jsonw_bool(&w, "serial", l->plan.is_serial);
     view_write(&view, &w);
     write_nodes(&w, l);
     jsonw_close(&w);

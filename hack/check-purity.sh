@@ -5,7 +5,8 @@
 #   hack/check-purity.sh [--memory] LIBRARY [LIBRARY-IT-MAY-CALL...]
 #
 # What the second and later libraries define is allowed, except for base's clock_now and clock_wall,
-# log_*, file_*, hmac_key_*, thread_*, arena_init; they are checked by a call of their own.
+# log_*, file_*, hmac_key_*, thread_*, arena_init, process_read; they are checked by a call of their
+# own.
 set -euo pipefail
 memory=
 if [ "${1:-}" = --memory ]; then memory='malloc calloc realloc free qsort qsort_r bsearch'; shift; fi
@@ -15,7 +16,7 @@ trap 'rm -f "$allowed" "$used"' EXIT
 
 {
     for l in "$library" "$@"; do nm --defined-only "$l" 2>/dev/null | awk 'NF == 3 { print $3 }'; done |
-        grep -vE '^(clock_now_|clock_wall_|log_|file_|hmac_key_|thread_|arena_init)'
+        grep -vE '^(clock_now_|clock_wall_|log_|file_|hmac_key_|thread_|arena_init|process_read)'
     # libc and libm: functions of their arguments; __*_chk are their checked forms.
     printf '%s\n' memcpy memmove memset memcmp memchr strlen strnlen strcmp strncmp strchr strrchr \
         strstr strspn strcspn strpbrk snprintf vsnprintf strtol strtoll strtod abort __assert_fail \

@@ -4,6 +4,9 @@
 #   hack/deps.sh build     compiler and libraries: make, make unit, make try
 #   hack/deps.sh cluster   build, and what hack/cluster needs: make test, make demo, make e2e
 #   hack/deps.sh check     all of it, and the second compiler and the linters: make check
+#   hack/deps.sh browser   build, and what looks at pages: make test-browser
+#   hack/deps.sh ship      build, and what packs images and archives; in a Debian of hack/debian.sh
+#   hack/deps.sh arm64     the same for arm64 on another machine, and what emulates it: in a "-arm64" one
 #
 # Lists what it installs; does nothing when all of it is installed. Uses sudo when it is not root. In the
 # lists below "a|b" means the first that the distribution has, "a?" only if it has it.
@@ -12,7 +15,10 @@ shopt -s inherit_errexit
 
 build='gcc make pkg-config libcurl4-openssl-dev libcjson-dev libopenblas-pthread-dev libwebsockets-dev
     libcmocka-dev libyaml-dev libutf8proc-dev libssl-dev openssl curl ca-certificates git'
-cluster='mmdebstrap iproute2 iptables jq'
+cluster='mmdebstrap debian-archive-keyring iproute2 iptables jq'
+browser='chromium|chromium-browser fonts-dejavu-core'
+ship='jq patchelf'
+arm64='gcc-aarch64-linux-gnu libgomp1:arm64 qemu-user-static|qemu-user'
 engine='docker.io docker-cli?'
 check='clang-14|clang clang-format-14|clang-format clang-tidy-14|clang-tidy llvm-14|llvm
     libclang-rt-14-dev|libclang-rt-dev? shellcheck glpk-utils valgrind'
@@ -31,7 +37,7 @@ as_root() {
         "$@"
         return
     fi
-    command -v sudo >/dev/null || die "Packages are missing, and only root can install them: ${missing[*]}" \
+    command -v sudo >/dev/null || die "Packages are missing, and only root can install them: ${missing[*]:-$1}" \
         "Install them as root, or install sudo."
     sudo "$@"
 }
@@ -47,14 +53,16 @@ apt_get() {
 }
 
 # Of the alternatives of an entry, one is enough. One call of dpkg-query for all entries, because
-# this runs before every make.
+# this runs before every make. A name without an architecture means this machine's own.
 declare -A is_installed
 ask_dpkg() { # ask_dpkg ENTRY...
-    local name status names
+    local name architecture status names
     read -r -a names <<<"$(tr '|?' '  ' <<<"$*")"
-    while read -r name status; do
-        [ "$status" != installed ] || is_installed[$name]=yes
-    done < <(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${names[@]}" 2>/dev/null)
+    while read -r name architecture status; do
+        [ "$status" = installed ] || continue
+        is_installed[$name:$architecture]=yes
+        case $architecture in "$own" | all) is_installed[$name]=yes ;; esac
+    done < <(dpkg-query -W -f '${Package} ${Architecture} ${db:Status-Status}\n' "${names[@]}" 2>/dev/null)
 }
 
 one_is_installed() { # one_is_installed ENTRY
@@ -87,15 +95,29 @@ case ${1:-} in
 build) wanted=$build ;;
 cluster) wanted="$build $cluster" ;;
 check) wanted="$build $cluster $check" ;;
-*) die "usage: $0 build|cluster|check" ;;
+browser) wanted="$build jq $browser" ;;
+ship) wanted="$build $ship" ;;
+arm64)
+    wanted="$ship $arm64"
+    for name in $build; do
+        case $name in lib*-dev) wanted="$wanted $name:arm64" ;; *) wanted="$wanted $name" ;; esac
+    done
+    ;;
+*) die "usage: $0 build|cluster|check|browser|ship|arm64" ;;
 esac
-if [ "$1" != build ]; then
+if [ "$1" = cluster ] || [ "$1" = check ]; then
     # Any docker engine will do, and any go: an old one fetches the one that is needed.
     if ! command -v dockerd >/dev/null && ! docker ps -q >/dev/null 2>&1; then wanted="$wanted $engine"; fi
     command -v go >/dev/null || wanted="$wanted golang-go"
 fi
 command -v dpkg-query >/dev/null || die "This is neither Debian nor Ubuntu: there is no dpkg." \
     "Install what the lists at the top of $0 name by the means of your system."
+
+own=$(dpkg --print-architecture)
+if [ "$1" = arm64 ] && ! { echo "$own"; dpkg --print-foreign-architectures; } | grep -qx arm64; then
+    as_root dpkg --add-architecture arm64
+    apt_get update || die "apt-get update failed." "The sources in /etc/apt must offer arm64 packages, too."
+fi
 
 read -r -d '' -a entries <<<"$wanted" || true
 ask_dpkg "${entries[@]}"

@@ -7,7 +7,13 @@ cd "$(dirname "$0")/.."
 . hack/cluster/lib.sh
 export KUBECONFIG=$CLUSTER_KUBECONFIG
 version=$(cat VERSION)
-hack/images.sh
+hack/images.sh "$(dpkg --print-architecture)"
+load_images() {
+    local name
+    for name in operator worker; do docker load -q -i "build/debian13/images/skyjob-$name.tar" || return; done
+}
+run 5 'Images to the docker engine' load_images
+hack/cluster/load.sh "skyjob/operator:$version" "skyjob/worker:$version"
 # The operator goes to the control plane, so that the workers' cores are all for training.
 run 10 'Installing the chart' helm upgrade --install skyjob charts/skyjob \
     --namespace skyjob-system --create-namespace \

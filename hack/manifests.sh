@@ -1,11 +1,12 @@
 #!/bin/bash
 # Keeps the chart and the plain manifests equal by generating one from the other.
 #
-#   hack/manifests.sh           write charts/skyjob/files/ and manifests/operator.yaml
+#   hack/manifests.sh           write charts/skyjob/files/, manifests/operator.yaml and tests/golden/chart/
 #   hack/manifests.sh --check   fail, and show how, when they differ from what would be written
 #
 # The CRD's source is manifests/crd, everything else's is the chart, rendered with its defaults.
 set -euo pipefail
+shopt -s lastpipe # `put` at the end of a pipe sets `bad`
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/cluster/lib.sh
 . hack/cluster/lib.sh
@@ -39,8 +40,15 @@ metadata:
     app.kubernetes.io/name: skyjob
     pod-security.kubernetes.io/enforce: restricted
 Y
-    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --set crds.enabled=false |
+    chart
+}
+chart() { # chart HELM-ARGUMENT...
+    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --skip-tests --set crds.enabled=false "$@" |
         sed -e '/helm.sh\/chart:/d' -e '/managed-by: Helm/d' -e '/^# Source:/d' -e '/^$/d'
+}
+# What a file of values changes, without the numbers of the lines.
+changes() {
+    { diff -dU2 --label defaults --label "$(basename "$1")" <(chart) <(chart --values "$1") || [ $? = 1 ]; } | sed 's/^@@.*/@@/'
 }
 
 grep -qx "appVersion: \"$(cat VERSION)\"" charts/skyjob/Chart.yaml || {
@@ -49,4 +57,7 @@ grep -qx "appVersion: \"$(cat VERSION)\"" charts/skyjob/Chart.yaml || {
 }
 put charts/skyjob/files/skyjob.dev_skyjobs.yaml <manifests/crd/skyjob.dev_skyjobs.yaml
 render | put manifests/operator.yaml
+for values in tests/golden/chart/*.yaml; do
+    changes "$values" | put "${values%.yaml}.diff"
+done
 exit "$bad"

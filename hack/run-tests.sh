@@ -2,7 +2,8 @@
 # Runs cmocka test programs, and scripts (*.sh) that print TAP, and closes with one line:
 # "N passed, N failed", and the number of those skipped because this machine cannot run them.
 #
-#   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program
+#   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program; RUN_UNDER=... an
+#                                       emulator for programs of another architecture
 #
 # A program that crashes, hangs or prints no result counts as one failure, whatever it printed
 # before. Of a program only what failed is shown, a script's output as it comes. Exits non-zero when
@@ -23,7 +24,7 @@ for program; do
         rc=$?
         ;;
     *)
-        CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" "$program" >"$out" 2>&1 </dev/null
+        CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" ${RUN_UNDER:+"$RUN_UNDER"} "$program" >"$out" 2>&1 </dev/null
         rc=$?
         ;;
     esac

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "http/http.h"
 #include "kube/client.h"
 #include "run/loop.h"
+#include "run/metrics_port.h"
 
 #define NAMESPACES_MAX 64 /* each has three watches */
 #define CALLS_MAX      1000
@@ -23,6 +25,8 @@ struct options {
     int n_namespaces; /* 0: all */
     int calls_per_second, calls_burst;
     char secrets[SECRETS_BYTES]; /* "[{...},{...}", for struct settings; "": none */
+    char authority_namespace[OBSERVED_WORD_BYTES];
+    char reader_namespace[OBSERVED_WORD_BYTES];
     char lease_namespace[OBSERVED_WORD_BYTES];
     const char *lease_name; /* NULL: there is no other operator */
     struct loop_options loop;
@@ -51,6 +55,15 @@ static void print_usage(FILE *to)
         "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
         "  --operator-pods NAMESPACE/KEY=VALUE,...  the labels of this operator's own pods:\n"
         "                                  NetworkPolicies let only these control the workers\n"
+        "  --authority NAMESPACE/NAME      the Secret with the CA of the workers' certificates: "
+        "it\n"
+        "                                  is made unless it is there, or is cert-manager's;\n"
+        "                                  without it workers' traffic is not encrypted\n"
+        "  --worker-metrics on|off         new workers serve metrics, on port 7073; default off\n"
+        "  --metrics-readers NAMESPACE[/KEY=VALUE,...]  the pods that may reach that port, by\n"
+        "                                  their labels; without it all may\n"
+        "  --metrics-secret NAMESPACE/NAME  a Secret that gets the certificate to read them with:\n"
+        "                                  with --authority no other is let in\n"
         "  --leader-election NAMESPACE/NAME  the Lease by which one of several operators leads;\n"
         "                                  without it there may be only one\n"
         "  --namespace NAMESPACE           watch only this one, and those of further\n"
@@ -60,8 +73,10 @@ static void print_usage(FILE *to)
         "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
         "                                  ~/.kube/config, whichever there is first\n"
         "  --context NAME                  of the kubeconfig\n"
-        "  --health-address HOST:PORT      /healthz, /readyz, /metrics; default 0.0.0.0:8081,\n"
+        "  --health-address HOST:PORT      /healthz and /readyz; default 0.0.0.0:8081,\n"
         "                                  \"none\" to turn it off\n"
+        "  --metrics-address HOST:PORT     /metrics over HTTPS, to bearer tokens of users who\n"
+        "                                  may get that URL; off by default\n"
         "  --log-level LEVEL               debug, info, warn or error\n"
         "  --version, --help\n");
 }
@@ -106,6 +121,29 @@ static bool take_user(const char *text, int64_t *out)
     return is_valid;
 }
 
+/* "NAMESPACE/NAME", of which the name is borrowed. */
+static bool take_name(const char *text, char namespace[static OBSERVED_WORD_BYTES],
+                      const char **out_name)
+{
+    size_t n = strcspn(text, "/");
+
+    if (n == 0 || strlen(text) < n + 2 || strchr(text + n + 1, '/'))
+        return false;
+    *out_name = text + n + 1;
+    return copy(text, n, namespace, OBSERVED_WORD_BYTES);
+}
+
+/* "NAMESPACE/KEY=VALUE,...", or only the namespace. */
+static bool take_pods(const char *text, char namespace[static OBSERVED_WORD_BYTES],
+                      char labels[static SETTINGS_LABELS_BYTES])
+{
+    size_t n = strcspn(text, "/");
+    const char *rest = text[n] ? text + n + 1 : "";
+
+    return n > 0 && copy(text, n, namespace, OBSERVED_WORD_BYTES) &&
+           copy(rest, strlen(rest), labels, SETTINGS_LABELS_BYTES);
+}
+
 /* A name as Kubernetes has them needs no escapes. */
 static bool add_secret(const char *name, char *out)
 {
@@ -133,7 +171,6 @@ static bool take_option(int c, const char *value, struct options *o)
     static const char *const on_off[] = {"off", "on", NULL};
     struct settings *s = &o->loop.settings;
     size_t n = strlen(value);
-    size_t n_namespace = strcspn(value, "/"); /* of "namespace/..." */
     int level;
 
     switch (c) {
@@ -155,6 +192,9 @@ static bool take_option(int c, const char *value, struct options *o)
     case 'a':
         o->loop.health_address = strcmp(value, "none") == 0 ? NULL : value;
         return true;
+    case 'x':
+        o->loop.metrics_address = value;
+        return true;
     case 'i':
         return n > 0 && copy(value, n, s->worker_image, sizeof s->worker_image);
     case 'p':
@@ -170,15 +210,23 @@ static bool take_option(int c, const char *value, struct options *o)
         s->has_network_policies = find_word(on_off, value) == 1;
         return find_word(on_off, value) >= 0;
     case 'o':
-        return n_namespace > 0 && strchr(value + n_namespace, '=') &&
-               copy(value, n_namespace, s->operator_namespace, sizeof s->operator_namespace) &&
-               copy(value + n_namespace + 1, n - n_namespace - 1, s->operator_labels,
-                    sizeof s->operator_labels);
+        return take_pods(value, s->operator_namespace, s->operator_labels) &&
+               strchr(s->operator_labels, '=');
+    case 'w':
+        s->has_worker_metrics = find_word(on_off, value) == 1;
+        return find_word(on_off, value) >= 0;
+    case 'r':
+        return take_pods(value, s->readers_namespace, s->readers_labels) &&
+               (!strchr(value, '/') || strchr(s->readers_labels, '='));
+    case 'm':
+        o->loop.reader_namespace = o->reader_namespace;
+        return take_name(value, o->reader_namespace, &o->loop.reader_name);
+    case 'f':
+        o->loop.authority_namespace = o->authority_namespace;
+        s->has_tls = true;
+        return take_name(value, o->authority_namespace, &o->loop.authority_name);
     case 'e':
-        if (n_namespace == 0 || n < n_namespace + 2 || strchr(value + n_namespace + 1, '/'))
-            return false;
-        o->lease_name = value + n_namespace + 1;
-        return copy(value, n_namespace, o->lease_namespace, sizeof o->lease_namespace);
+        return take_name(value, o->lease_namespace, &o->lease_name);
     default:
         level = find_word(levels, value);
         if (level >= 0)
@@ -202,8 +250,13 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"probe-priority-class", required_argument, NULL, 'b'},
         {"network-policy", required_argument, NULL, 'y'},
         {"operator-pods", required_argument, NULL, 'o'},
+        {"authority", required_argument, NULL, 'f'},
+        {"worker-metrics", required_argument, NULL, 'w'},
+        {"metrics-readers", required_argument, NULL, 'r'},
+        {"metrics-secret", required_argument, NULL, 'm'},
         {"leader-election", required_argument, NULL, 'e'},
         {"health-address", required_argument, NULL, 'a'},
+        {"metrics-address", required_argument, NULL, 'x'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
@@ -229,6 +282,8 @@ static bool read_options(int argc, char **argv, struct options *o)
         return usage_error("not an option: ", argv[optind]);
     if (o->loop.settings.worker_image[0] == '\0')
         return usage_error("--worker-image is needed", "");
+    if (o->loop.reader_name && (!o->loop.authority_name || !o->loop.settings.has_worker_metrics))
+        return usage_error("--metrics-secret needs --authority and --worker-metrics on", "");
     return true;
 }
 
@@ -267,8 +322,8 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     return rc;
 }
 
-/* What it takes to call the API server: the lease has its own, since it must not wait for others.
- */
+/* What it takes to call the API server. The lease has its own, since it must not wait for others,
+ * and so have the metrics, for which others must not wait. */
 struct connection {
     struct http *http;
     struct kube_client *client;
@@ -318,13 +373,15 @@ int main(int argc, char **argv)
     struct lease *lease = NULL;
     struct kube_options client_options = {.ctx = &lease};
     struct kube_options lease_calls = {.call_ms = LEASE_CALL_MS};
-    struct connection main_connection = {0}, lease_connection = {0};
+    struct kube_options metrics_calls = {.call_ms = METRICS_PORT_CALL_MS};
+    struct connection main_connection = {0}, lease_connection = {0}, metrics_connection = {0};
     char identity[LEASE_HOLDER_BYTES];
     struct err err = {0};
     enum err_code rc;
 
     if (!read_options(argc, argv, &o))
         return EXIT_CONFIG;
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it has keys in its memory */
     client_options.calls_per_second = o.calls_per_second;
     client_options.calls_burst = o.calls_burst;
     client_options.may_write = o.lease_name ? may_write : NULL;
@@ -344,6 +401,9 @@ int main(int argc, char **argv)
             rc = lease_new(lease_connection.client, &options, &lease, &err);
     }
     o.loop.lease = lease;
+    if (rc == ERR_OK && o.loop.metrics_address)
+        rc = connect_to(&o, &metrics_calls, &metrics_connection, &err);
+    o.loop.metrics_client = metrics_connection.client;
     if (rc == ERR_OK)
         rc = run_loop(main_connection.client, &o, &err);
     if (rc != ERR_OK)
@@ -351,6 +411,7 @@ int main(int argc, char **argv)
     else
         LOG(LOG_INFO, "stopped");
     lease_free(lease);
+    disconnect(&metrics_connection);
     disconnect(&lease_connection);
     disconnect(&main_connection);
     return rc == ERR_OK ? EXIT_DONE : EXIT_FAILED;

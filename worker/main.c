@@ -35,9 +35,12 @@ static const char usage[] =
     "                            [--resume-from s3://BUCKET/PREFIX]]\n"
     "                           [--spare-disk PERCENT]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
-    "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
+    "                           [--certificates DIR]\n"
+    "                           [--health HOST:PORT] [--metrics-address HOST:PORT]\n"
+    "                           [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
-    "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
+    "                           [--control HOST:PORT --tensor HOST:PORT --key FILE\n"
+    "                            [--certificates DIR]]\n"
     "       skyjob-worker inspect --model DIR [--termination-log FILE]\n"
     "       skyjob-worker version\n"
     "\n"
@@ -45,7 +48,12 @@ static const char usage[] =
     "         operator or `kubectl-skyjob run`\n"
     "probe    measure how fast this machine trains the model of a SkyJob's spec (JSON), with\n"
     "         sequences as long as those in DIR; with ports, also its links to other probes\n"
-    "inspect  print the sizes of the model in DIR\n";
+    "inspect  print the sizes of the model in DIR\n"
+    "\n"
+    "With --certificates control and tensor ports speak only TLS, with the files ca.crt, tls.crt "
+    "and\n"
+    "tls.key in DIR. The metrics port serves GET /metrics, with metrics.crt and metrics.key "
+    "there.\n";
 
 /* Output is published as a whole or not at all, so a stop needs no clean-up. A leader that is done
  * and only serves its progress has not failed. The first process of a container ignores SIGTERM
@@ -137,7 +145,7 @@ static bool split_address(const char *text, const char **out_host, int *out_port
 struct arguments {
     struct worker_params stage;
     const char *slot_number, *incarnation_number, *spare_disk;
-    const char *control, *tensor, *health, *spec_path;
+    const char *control, *tensor, *health, *metrics, *spec_path;
 };
 
 /* An option's value is the place of its argument; no place is equal to '?'. */
@@ -158,7 +166,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"control", required_argument, NULL, AT(control)},
         {"tensor", required_argument, NULL, AT(tensor)},
         {"health", required_argument, NULL, AT(health)},
+        {"metrics-address", required_argument, NULL, AT(metrics)},
         {"key", required_argument, NULL, AT(stage.key_path)},
+        {"certificates", required_argument, NULL, AT(stage.certificates_dir)},
         {"termination-log", required_argument, NULL, AT(stage.termination_path)},
         {"history", required_argument, NULL, AT(stage.history_path)},
         {"spec", required_argument, NULL, AT(spec_path)},
@@ -202,6 +212,8 @@ static int run_stage(struct arguments *a)
 {
     if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path || !has_stores(a) ||
         (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
+        (a->metrics &&
+         !split_address(a->metrics, &a->stage.metrics_host, &a->stage.metrics_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
         (void)fputs(usage, stderr);
@@ -250,6 +262,7 @@ static void find_sequences(const struct arguments *a, const struct spec *spec,
 static struct probe_link *open_links(struct arguments *a)
 {
     struct probe_link_params params = {.key_path = a->stage.key_path,
+                                       .certificates_dir = a->stage.certificates_dir,
                                        .control_host = a->stage.control_host,
                                        .control_port = a->stage.control_port,
                                        .tensor_host = a->stage.tensor_host,
@@ -270,6 +283,7 @@ static struct probe_link *open_links(struct arguments *a)
 static enum err_code run_probe(struct arguments *a, struct buf *out, struct err *err)
 {
     struct probe_link *links = open_links(a);
+    struct tls_identity *identity = probe_link_identity(links);
     struct sequences sequences;
     struct node_probe probe;
     struct spec spec;
@@ -281,10 +295,11 @@ static enum err_code run_probe(struct arguments *a, struct buf *out, struct err 
         find_sequences(a, &spec, &sequences);
         rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
     }
-    if (rc == ERR_OK && probe_message_run(clock_now_ns, &probe.message, err) != ERR_OK)
+    if (rc == ERR_OK && probe_message_run(clock_now_ns, identity, &probe.message, err) != ERR_OK)
         LOG(LOG_WARN, "messages not measured", LOG_S("reason", err->text));
     if (rc == ERR_OK && links)
         probe_link_run(links, &probe);
+    tls_identity_free(identity);
     probe_link_close(links);
     if (rc == ERR_OK)
         rc = node_probe_write(&probe, out, err);
@@ -328,6 +343,7 @@ int main(int argc, char **argv)
     }
     restart_with_settings(argv);
     (void)prctl(PR_SET_NAME, "skyjob-worker"); /* else ps shows "exe" after that restart */
+    (void)prctl(PR_SET_DUMPABLE, 0);           /* it has keys in its memory */
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);

@@ -8,11 +8,19 @@
 #ifndef API_NAMES_H
 #define API_NAMES_H
 
+#include <stdbool.h>
+
 #define NAMES_GROUP   "skyjob.dev"
 #define NAMES_VERSION "v1alpha1"
 #define NAMES_SKYJOBS NAMES_GROUP, NAMES_VERSION, "skyjobs" /* as a kube_resource has it */
 #define NAMES_JOB_MAX 40
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
+
+/* In certificates; nothing resolves it. */
+#define NAMES_DOMAIN               "skyjob.internal"
+#define NAMES_OPERATOR_METRICS_DNS "metrics." NAMES_DOMAIN /* see run/metrics_port.h */
+#define NAMES_DNS_BYTES            96
+#define NAMES_UID_BYTES            41
 
 #define LABEL_JOB         "skyjob.dev/job"
 #define LABEL_JOB_UID     "skyjob.dev/job-uid"
@@ -55,6 +63,7 @@
 #define PORT_CONTROL 7070 /* HTTP, see worker/train/control.h */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 #define PORT_HEALTH  7072 /* HTTP: /healthz, /readyz */
+#define PORT_METRICS 7073 /* HTTPS: /metrics */
 
 #define SAMPLE_DIR "/usr/share/skyjob/mnli" /* in the worker image */
 
@@ -70,12 +79,26 @@ void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYT
 void names_group(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
 /* ConfigMap with a revision: "<job>-<uid>-r<number>". */
 void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
+/* What a worker's certificate names: "w<slot>-<incarnation>.<uid>.skyjob.internal". All probes of a
+ * job have the slot and incarnation of NAMES_PROBE_DNS, which no worker has. */
+#define NAMES_PROBE_DNS 0, 0
+void names_worker_dns(const char *uid, int slot, int incarnation, char out[static NAMES_DNS_BYTES]);
+/* What the operator's certificate for the job names: "operator.<uid>.skyjob.internal". */
+void names_operator_dns(const char *uid, char out[static NAMES_DNS_BYTES]);
+/* What the certificate of the workers' metrics ports names, the same for all of them, since
+ * Prometheus looks for one name; and that of who reads the metrics. Neither opens any other port.
+ */
+#define NAMES_METRICS_DNS "worker-metrics." NAMES_DOMAIN
+#define NAMES_READER_DNS  "metrics-reader." NAMES_DOMAIN
+/* The uid in a name; false when it has none. */
+bool names_dns_uid(const char *dns, char out[static NAMES_UID_BYTES]);
 /* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */
 void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES]);
 /* Other children, of which a job has one: "<job>-<what>". */
-#define NAMES_PROBE_SPEC "probe"   /* ConfigMap with the spec that probes read */
-#define NAMES_KEY        "key"     /* Secret with the key that the pods share with the operator */
-#define NAMES_POLICY     "workers" /* NetworkPolicy of the pods */
+#define NAMES_PROBE_SPEC "probe" /* ConfigMap with the spec that probes read */
+#define NAMES_KEY        "key"   /* Secret with the key that the pods share with the operator */
+#define NAMES_TLS        "certificates" /* Secret with those of the pods */
+#define NAMES_POLICY     "workers"      /* NetworkPolicy of the pods */
 void names_child(const char *job, const char *what, char out[static NAMES_BYTES]);
 
 #endif

@@ -154,6 +154,7 @@ static const struct field alternative_fields[] = {
 static const struct field placement_fields[] = {
     {"strategy", FIELD_TEXT, PLACEMENT(strategy), .min = 1, .flags = FIELD_REQUIRED},
     {"nodes", FIELD_TEXT, PLACEMENT(nodes)},
+    {"image", FIELD_TEXT, PLACEMENT(image), .min = 1, .flags = FIELD_NULL},
     {"microBatches", FIELD_INT, PLACEMENT(micro_batches), .max = INT_MAX, .flags = FIELD_NULL},
     {"predictedStepMilliseconds", FIELD_MILLISECONDS, PLACEMENT(summary.predicted_step_ms),
      .max = PROGRESS_MS_MAX, .flags = FIELD_NULL},

@@ -129,6 +129,8 @@ struct status_stage {
 struct status_placement {
     char strategy[STATUS_WORD_BYTES]; /* "": there is none */
     char nodes[STATUS_NODES_BYTES];
+    char image[SPEC_IMAGE_BYTES]; /* of the first workers, kept for those that replace them; "": the
+                                   * spec had one, or there are none yet */
     int micro_batches;
     struct plan_summary summary;
 };

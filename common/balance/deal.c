@@ -297,7 +297,7 @@ static enum err_code improve(struct deal *d, struct err *err)
         struct split before = d->best;
         double before_ms = d->step.step_ms;
         int n_tried = d->problem->n > PARTITION_FEW_NODES ? MANY_CHANGES : CHANGES;
-        int n;
+        int n = 0;
 
         is_better = false;
         rc = list_promising(d, &n, err);

@@ -7,7 +7,7 @@
 #include "api/signature.h"
 #include "base/clock.h"
 
-#define URL_BYTES   128
+#define URL_BYTES   192
 #define STATUS_PATH "/v1/status"
 
 /* A call under way, in a list so that fleet_free() finds it. */
@@ -69,6 +69,8 @@ static void on_done(void *ctx, struct http_response *response, const struct err 
     struct err why = *err;
     int status = response->status;
 
+    if (why.code == ERR_DENIED) /* another's certificate: the worker itself has not refused */
+        why.code = ERR_IO;
     while (*place != c)
         place = &(*place)->next;
     *place = c->next; /* before the handler, which may start the next one */
@@ -101,13 +103,16 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
     enum asked asked = body                             ? ASKED_NOTHING
                        : strcmp(path, STATUS_PATH) == 0 ? ASKED_STATUS
                                                         : ASKED_REPORT;
-    bool is_ipv6 = strchr(to->host, ':') != NULL;
+    const char *host = to->identity ? to->name : to->host;
+    bool is_ipv6 = strchr(host, ':') != NULL;
     char url[URL_BYTES];
     char signature[HMAC_TEXT_BYTES] = "";
     char lines[2][sizeof SIGNATURE_HEAD_HEADER + 2 + HMAC_TEXT_BYTES];
     const char *headers[] = {lines[0], lines[1], NULL};
     struct http_request request = {.method = body ? "POST" : "GET",
                                    .url = url,
+                                   .connect_to = to->identity ? to->host : NULL,
+                                   .tls.identity = to->identity,
                                    .headers = headers,
                                    .content_type = body ? "application/json" : NULL,
                                    .body = body ? body->data : NULL,
@@ -130,8 +135,8 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
     c = calloc(1, sizeof *c + handler.ctx_bytes);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", to->host);
-    (void)snprintf(url, sizeof url, "http://%s%s%s:%d%s", is_ipv6 ? "[" : "", to->host,
-                   is_ipv6 ? "]" : "", to->port, path);
+    (void)snprintf(url, sizeof url, "%s://%s%s%s:%d%s", to->identity ? "https" : "http",
+                   is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", to->port, path);
     *c = (struct call){.fleet = f, .next = f->calls, .asked = asked, .handler = handler};
     if (handler.ctx_bytes > 0)
         c->handler.ctx = memcpy(c->ctx, handler.ctx, handler.ctx_bytes);

@@ -2,12 +2,14 @@
  *
  * A call is started, and its answer reaches the handler from inside http_poll(). Nothing here
  * waits, so a worker that hangs delays only its own answer, by at most FLEET_CALL_MS.
- * Workers speak plain HTTP on their control port (worker/train/control.h); every call is signed.
- * Layer: fleet (may use http api base). Threads: one, that of the http loop.
+ * Workers speak HTTP on their control port (worker/train/control.h), those of a cluster over mutual
+ * TLS; every call is signed.
+ * Layer: fleet (may use http tls api base). Threads: those of the http loop.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
 
+#include "api/names.h"
 #include "api/revision.h"
 #include "base/hmac.h"
 #include "http/http.h"
@@ -19,6 +21,8 @@ struct fleet_address {
     char host[PEERS_HOST_BYTES]; /* an IP address, of either kind, without brackets */
     int port;
     struct hmac_key key;
+    struct tls_identity *identity; /* borrowed for a call; NULL: plain HTTP */
+    char name[NAMES_DNS_BYTES];    /* with one: what the worker's certificate names */
 };
 
 /* What the worker answered; both are NULL after an error or an order. */
@@ -30,9 +34,10 @@ struct fleet_answer {
 /* Called once for every started call, unless fleet_free() comes first.
  *
  * err->code is ERR_OK; ERR_CONFLICT when the worker has a newer revision or another one with this
- * number; ERR_DENIED when it has another key; ERR_INVALID when it refused for another reason;
- * ERR_IO, ERR_TIMEOUT when it did not answer, as is normal while it starts; ERR_PROTOCOL, ERR_LIMIT
- * when the answer is not a worker's. The handler may start calls. */
+ * number; ERR_DENIED when it has another key; ERR_INVALID when it refused for another
+ * reason; ERR_IO, ERR_TIMEOUT when it did not answer, as is normal while it starts, or does not
+ * prove that it is the one that is meant; ERR_PROTOCOL, ERR_LIMIT when the answer is not a
+ * worker's. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
     size_t ctx_bytes; /* of `ctx`, which is copied and belongs to the call; 0: `ctx` is borrowed */

@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/hmac.h"
+#include "base/thread.h"
 
 #define CALL_POLL_MS        1000
 #define STOP_POLL_MS        50
@@ -37,6 +40,7 @@ struct transfer {
     struct curl_slist *headers;
     struct curl_slist *connect_to;
     struct http_handler handler;
+    struct tls_identity *identity; /* NULL: none */
     struct http_response response;
     bool has_head;  /* the empty line that closes the head has come */
     struct err err; /* of ours: the ceiling, on_chunk */
@@ -55,7 +59,20 @@ struct http {
     atomic_bool stops;
     int64_t stop_ms; /* when calls end; 0: not noticed yet */
     int depth;       /* of callbacks that run now; > 0: curl must not be entered */
+    /* Of a shared loop. The lock is a ticket: the mutex is only held to take and to return one. */
+    bool is_shared;
+    pthread_t poller;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;   /* the next ticket, or the next turn */
+    uint64_t n_tickets;       /* handed out */
+    uint64_t ticket;          /* whose holder has the lock */
+    _Atomic uint64_t n_turns; /* of the loop in which something happened */
 };
+
+static bool is_guest(const struct http *h)
+{
+    return h->is_shared && !pthread_equal(h->poller, pthread_self());
+}
 
 /* --- what curl calls --- */
 
@@ -120,6 +137,18 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof user_timeout_ms);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     return CURL_SOCKOPT_OK;
+}
+
+/* The identity was read once; curl would read its texts for every connection. */
+static CURLcode on_context(CURL *easy, void *context, void *arg)
+{
+    struct transfer *t = arg;
+
+    (void)easy;
+    if (tls_context_set(t->identity, context, &t->err) != ERR_OK)
+        return CURLE_ABORTED_BY_CALLBACK;
+    (void)SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS); /* many connections are idle */
+    return CURLE_OK;
 }
 
 /* --- building --- */
@@ -218,6 +247,26 @@ enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES], st
             rc = curl_easy_setopt(easy, option, value);                                            \
     } while (0)
 
+/* curl reuses a connection if, among others, the folder with CAs is the same, so each identity has
+ * a name of a folder, which does not exist: were anything but the identity's CAs trusted, it would
+ * be nothing. */
+static CURLcode configure_identity(struct transfer *t)
+{
+    char folder[64];
+    CURL *easy = t->easy;
+    CURLcode rc = CURLE_OK;
+
+    (void)snprintf(folder, sizeof folder, "/dev/null/identity-%llu",
+                   (unsigned long long)tls_identity_number(t->identity));
+    SET(CURLOPT_CAINFO, (char *)NULL);
+    SET(CURLOPT_CAPATH, folder);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_3);
+    SET(CURLOPT_SSL_CTX_FUNCTION, on_context);
+    SET(CURLOPT_SSL_CTX_DATA, t);
+    SET(CURLOPT_MAXAGE_CONN, (long)HTTP_IDLE_S);
+    return rc;
+}
+
 static enum err_code configure(struct transfer *t, const struct http_request *r, struct err *err)
 {
     const struct {
@@ -266,6 +315,7 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(CURLOPT_SSL_VERIFYPEER, r->tls.insecure ? 0L : 1L);
     SET(CURLOPT_SSL_VERIFYHOST, r->tls.insecure ? 0L : 2L);
+    SET(CURLOPT_CA_CACHE_TIMEOUT, 0L); /* else other identities' CAs might be used */
     if (r->tls.ca_pem)
         SET(CURLOPT_CAPATH, (char *)NULL); /* else the system's CAs were trusted as well */
     for (size_t i = 0; i < sizeof pems / sizeof *pems; i++) {
@@ -276,6 +326,8 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
         if (pems[i].text)
             SET(pems[i].option, &blob);
     }
+    if (rc == CURLE_OK && t->identity)
+        rc = configure_identity(t);
 
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, t);
@@ -295,6 +347,7 @@ static void free_transfer(struct transfer *t)
     curl_easy_cleanup(t->easy); /* first: it still points to the lists */
     curl_slist_free_all(t->headers);
     curl_slist_free_all(t->connect_to);
+    tls_identity_free(t->identity);
     buf_deinit(&t->response.body);
     free(t);
 }
@@ -316,6 +369,9 @@ enum err_code http_start(struct http *h, const struct http_request *request,
     if (request->aws && (strlen(request->aws->region) >= HTTP_REGION_BYTES ||
                          strpbrk(request->aws->region, ": /\r\n")))
         return err_set(err, ERR_INVALID, "\"%.40s\" is not a region", request->aws->region);
+    if (request->tls.identity && (request->tls.insecure || request->tls.ca_pem ||
+                                  request->tls.cert_pem || request->tls.key_pem))
+        return err_set(err, ERR_INVALID, "an identity, and other settings of TLS");
     if (request->deadline_ms < 0 || request->connect_ms < 0)
         return err_set(err, ERR_INVALID, "a deadline is negative");
     if (h->n_transfers >= HTTP_TRANSFERS_MAX)
@@ -327,6 +383,7 @@ enum err_code http_start(struct http *h, const struct http_request *request,
         .loop = h,
         .easy = curl_easy_init(),
         .handler = handler,
+        .identity = tls_identity_share(request->tls.identity),
         .deadline_ms = request->deadline_ms ? request->deadline_ms : HTTP_DEADLINE_MS,
         .response = {.retry_after_ms = -1,
                      .body.max = request->response_max_bytes ? request->response_max_bytes
@@ -353,6 +410,8 @@ enum err_code http_start(struct http *h, const struct http_request *request,
     h->first = t;
     h->n_transfers++;
     *out_id = t->id;
+    if (is_guest(h))
+        http_wake(h);
     return ERR_OK;
 }
 
@@ -432,12 +491,13 @@ static void detach(struct http *h, struct transfer *t)
     (void)curl_multi_remove_handle(h->multi, t->easy); /* harmless if curl never had it */
 }
 
-/* Drop what was cancelled. Not while a callback runs: curl is inside that transfer. */
+/* Drop what was cancelled. Not while a callback runs: curl is inside that transfer. Nor by a guest,
+ * since the poller may be inside curl. */
 static void sweep(struct http *h)
 {
     struct transfer *next;
 
-    for (struct transfer *t = h->first; t && h->depth == 0; t = next) {
+    for (struct transfer *t = h->first; t && h->depth == 0 && !is_guest(h); t = next) {
         next = t->next;
         if (t->state == CANCELLED) {
             detach(h, t);
@@ -454,6 +514,66 @@ void http_cancel(struct http *h, uint64_t id)
     sweep(h);
 }
 
+/* --- the lock --- */
+
+/* With the mutex. */
+static void take_ticket(struct http *h)
+{
+    uint64_t own = h->n_tickets++;
+
+    while (own != h->ticket)
+        (void)pthread_cond_wait(&h->changed, &h->mutex);
+}
+
+static void return_ticket(struct http *h)
+{
+    h->ticket++;
+    (void)pthread_cond_broadcast(&h->changed);
+}
+
+void http_enter(struct http *h)
+{
+    (void)pthread_mutex_lock(&h->mutex);
+    take_ticket(h);
+    (void)pthread_mutex_unlock(&h->mutex);
+}
+
+void http_leave(struct http *h)
+{
+    (void)pthread_mutex_lock(&h->mutex);
+    return_ticket(h);
+    (void)pthread_mutex_unlock(&h->mutex);
+}
+
+void http_share(struct http *h)
+{
+    h->poller = pthread_self();
+    h->is_shared = true;
+    http_enter(h);
+}
+
+void http_unshare(struct http *h)
+{
+    http_leave(h);
+    h->is_shared = false;
+}
+
+/* Let go of the lock until the loop has done something, for at most `ms`. */
+static void wait_turn(struct http *h, int64_t ms)
+{
+    struct timespec deadline = thread_deadline(ms < INT_MAX ? (int)ms : INT_MAX);
+    uint64_t turn = h->n_turns;
+    int rc = 0;
+
+    (void)curl_multi_wakeup(h->multi); /* there may be something to start, or to drop */
+    (void)pthread_mutex_lock(&h->mutex);
+    return_ticket(h);
+    while (rc == 0 && h->n_turns == turn)
+        rc = pthread_cond_timedwait(&h->changed, &h->mutex, &deadline);
+    take_ticket(h);
+    (void)pthread_mutex_unlock(&h->mutex);
+}
+
 /* --- the loop --- */
 
 enum err_code http_new(struct http **out, struct err *err)
@@ -467,8 +587,11 @@ enum err_code http_new(struct http **out, struct err *err)
         free(h);
         return err_set(err, ERR_IO, "libcurl cannot be started");
     }
+    (void)pthread_mutex_init(&h->mutex, NULL);
+    thread_cond_init(&h->changed);
     h->multi = curl_multi_init();
-    if (!h->multi) {
+    if (!h->multi ||
+        curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)HTTP_IDLE_MAX) != CURLM_OK) {
         http_free(h);
         return err_set(err, ERR_NO_MEMORY, "no memory for the HTTP loop");
     }
@@ -486,6 +609,8 @@ void http_free(struct http *h)
     sweep(h);
     (void)curl_multi_cleanup(h->multi);
     curl_global_cleanup();
+    (void)pthread_cond_destroy(&h->changed);
+    (void)pthread_mutex_destroy(&h->mutex);
     free(h);
 }
 
@@ -506,6 +631,7 @@ static void finish(struct http *h, struct transfer *t, CURLcode result)
 static CURLMcode advance(struct http *h)
 {
     struct transfer *refused = NULL;
+    uint64_t n_before = h->n_callbacks;
     CURLMsg *msg;
     CURLMcode code;
     int n;
@@ -531,6 +657,7 @@ static CURLMcode advance(struct http *h)
             finish(h, t, msg->data.result);
     }
     sweep(h);
+    h->n_turns += h->n_callbacks != n_before; /* guests see it when they get the lock */
     return code;
 }
 
@@ -546,14 +673,27 @@ enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err)
         timeout_ms = 0; /* something happened already */
     if (timeout_ms > INT_MAX)
         timeout_ms = INT_MAX;
-    if (code == CURLM_OK)
+    if (code == CURLM_OK) {
+        if (h->is_shared)
+            http_leave(h);
         code = curl_multi_poll(h->multi, NULL, 0, (int)timeout_ms, NULL);
+        if (h->is_shared)
+            http_enter(h);
+    }
     if (code == CURLM_OK)
         code = advance(h);
     if (code == CURLM_OK)
         return ERR_OK;
     return err_set(err, code == CURLM_OUT_OF_MEMORY ? ERR_NO_MEMORY : ERR_IO, "HTTP loop: %s",
                    curl_multi_strerror(code));
+}
+
+enum err_code http_pause(struct http *h, int64_t ms, struct err *err)
+{
+    if (!is_guest(h))
+        return http_poll(h, ms, err);
+    wait_turn(h, ms);
+    return ERR_OK;
 }
 
 void http_stop(struct http *h)
@@ -621,7 +761,7 @@ enum err_code http_call(struct http *h, const struct http_request *request,
         rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited},
                         &id, err);
     while (rc == ERR_OK && !waiter.is_done) {
-        rc = http_poll(h, h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS, err);
+        rc = http_pause(h, h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS, err);
         if (rc == ERR_OK && !waiter.is_done)
             rc = check_stop(h, request, err);
     }

@@ -8,8 +8,8 @@
  * peer's certificate and name are always checked unless the request says `insecure`.
  *
  * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
- * Layer: http (may use base). Threads: one per loop, but for http_stop(), http_wake()
- * and http_turned_ms().
+ * Layer: http (may use tls base). Threads: one per loop, but for http_stop(), http_wake() and
+ * http_turned_ms(), until that one shares it: see http_share().
  * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
  */
 #ifndef HTTP_HTTP_H
@@ -20,10 +20,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "tls/tls.h"
 
 #define HTTP_TRANSFERS_MAX      1024 /* at once in a loop; one more is ERR_LIMIT */
 #define HTTP_DEADLINE_MS        30000
 #define HTTP_CONNECT_MS         10000
+#define HTTP_IDLE_MAX           1024 /* connections that are kept to be reused */
+#define HTTP_IDLE_S             60   /* for so long, with an identity: less than SERVER_KEEP_MS */
 #define HTTP_STOP_MS            1000 /* for calls under way after http_stop() */
 #define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
 #define HTTP_HOST_BYTES         256
@@ -36,6 +39,9 @@ struct http_tls {
     const char *cert_pem; /* the client's certificate with its chain, and its key */
     const char *key_pem;
     bool insecure; /* do not check the peer at all */
+    /* Instead of all of the above: mutual TLS, and the peer has the name in the URL. It is shared
+     * until the transfer ends, and a connection is only ever reused with the same one. */
+    struct tls_identity *identity;
 };
 
 /* Signs a request as S3 wants it (AWS Signature Version 4). The URL's path and query must be in
@@ -134,6 +140,25 @@ int64_t http_turned_ms(const struct http *h);
  */
 MUST_CHECK enum err_code http_call(struct http *h, const struct http_request *request,
                                    struct http_response *out, struct err *err);
+
+/* Let the time pass, at most `ms`, while transfers go on and their callbacks run. As http_poll().
+ */
+MUST_CHECK enum err_code http_pause(struct http *h, int64_t ms, struct err *err);
+
+/* --- a loop of several threads --- */
+
+/* The thread that calls http_share() polls the loop, and has the lock of it until http_unshare(),
+ * but for the time that it waits in http_poll(), http_call() or http_pause(). Other threads call
+ * any function of a shared loop between http_enter(), which waits for the lock, and http_leave();
+ * http_call() and http_pause() let go of it while they wait, http_poll() and http_free() are not
+ * for them. So whatever these threads share, they need no other lock for it, and may find it
+ * changed after each call that waits, as one thread alone does by its callbacks, which run in the
+ * thread that polls. The lock goes to those who wait for it in the order in which they came.
+ * Before http_unshare() the others have left. */
+void http_share(struct http *h);
+void http_unshare(struct http *h);
+void http_enter(struct http *h);
+void http_leave(struct http *h);
 
 /* "host:port" of a URL without user, path and query. ERR_INVALID when it is not http or https. */
 MUST_CHECK enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES],

@@ -356,7 +356,7 @@ static enum err_code call_raw(struct kube_client *c, const struct http_request *
     for (;;) {
         while (rc == ERR_OK && c->options.calls_per_second > 0 &&
                !bucket_take(&c->calls, clock_now_ms()))
-            rc = http_poll(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
+            rc = http_pause(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
         if (rc == ERR_OK)
             rc = send_request(c, request, NULL, NULL, out, err);
         if (rc != ERR_OK || kube_status_code(out->status) == ERR_OK)

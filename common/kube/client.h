@@ -1,8 +1,9 @@
 /* kube/client.h - calls to the API server: get, list, create, patch, delete.
  *
  * Each call waits for its response; meanwhile all other transfers of the http loop go on, so the
- * callbacks of watches RUN INSIDE these calls. Handlers should therefore only note what to look at.
- * For streams, kube_start() hands over the response as it arrives.
+ * callbacks of watches RUN INSIDE these calls, and in a shared loop what other threads do. Handlers
+ * should therefore only note what to look at. For streams, kube_start() hands over the response as
+ * it arrives.
  *
  * Bodies are JSON text. Objects that were read are never sent back whole (see base/json.h): send
  * only the fields you own, with kube_merge().
@@ -11,7 +12,7 @@
  * are those of kube_status_code() and, without a response, of http/http.h. After a 429 or 503 with
  * Retry-After nothing is sent until that time has passed: calls return ERR_AGAIN at once.
  * After a 401 the client reads its token again and tries once more.
- * Layer: kube (may use http, base). Threads: one, that of the http loop.
+ * Layer: kube (may use http, base). Threads: those of the http loop.
  */
 #ifndef KUBE_CLIENT_H
 #define KUBE_CLIENT_H

@@ -3,7 +3,8 @@
  * An Event's name is a hash of object, type, reason and message, so a repeat only raises the count
  * and the last time, also after a restart of this program. The rate is limited per object and
  * reason, so that a job that keeps restarting does not hide its other Events.
- * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: one.
+ * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: those
+ * of the http loop.
  */
 #ifndef KUBE_EVENT_H
 #define KUBE_EVENT_H

@@ -276,7 +276,10 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     struct kube_watch *w = ctx;
     struct err why = *err;
     int64_t lasted_ms = clock_now_ms() - w->watch_began_ms;
+    int64_t early_ms = w->early_ms ? w->early_ms : KUBE_WATCH_EARLY_MS;
     bool is_empty = w->n_events == w->watch_began_count;
+    bool is_early =
+        why.code == ERR_OK && response->status == 200 && lasted_ms < w->watch_asked_ms - early_ms;
 
     w->transfer = 0;
     kube_count(w->client, response->status);
@@ -285,7 +288,7 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
         why.code = ERR_IO; /* silence is a cut */
     /* A server that was away may be back with an older state, and may have passed our version
      * since, with other objects than ours. */
-    if (w->is_incomplete || why.code == ERR_IO)
+    if (w->is_incomplete || is_early || why.code == ERR_IO)
         lose_place(w);
     if (lasted_ms > WATCH_CALM_MS)
         w->n_failures = 0;
@@ -321,6 +324,7 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
         return rc;
     w->framer.partial.max = KUBE_LINE_MAX_BYTES;
     w->watch_began_ms = clock_now_ms();
+    w->watch_asked_ms = seconds * 1000LL;
     w->watch_began_count = w->n_events;
     return ERR_OK;
 }

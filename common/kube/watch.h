@@ -9,9 +9,10 @@
  *        |<-- cut, 410, 504 ----+      any failure is followed by a pause: 0.8 s, doubled
  *                                      each time up to 30 s, with jitter
  *
- * A version alone would not do after a cut, as which a 5xx inside a watch counts too. The server
- * may have been restored to an older state meanwhile: a client that watches from a version that is
- * yet to come, or that was reached by other changes, is never told what is gone.
+ * A version alone would not do after a cut, as which a 5xx inside a watch counts too, and an end
+ * before its time: of a server that shuts down. It may have been restored to an older state
+ * meanwhile: a client that watches from a version that is yet to come, or that was reached by other
+ * changes, is never told what is gone.
  *
  * One bad object fails neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
  * and a known object stays as it was last seen. A page above KUBE_PAGE_MAX_BYTES is requested again
@@ -32,6 +33,7 @@
 #define KUBE_WATCH_MIN_S    300 /* the server ends a watch after a random time in this range */
 #define KUBE_WATCH_MAX_S    600
 #define KUBE_WATCH_GRACE_MS 30000              /* ... and we end it when the server is this late */
+#define KUBE_WATCH_EARLY_MS 2000               /* the server may be as much too early */
 #define KUBE_LINE_MAX_BYTES ((size_t)16 << 20) /* etcd's limit is 1.5 MB, 9 MB with escapes */
 
 enum kube_change {
@@ -52,11 +54,12 @@ struct kube_watcher {
     void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
 };
 
-/* The owner sets the first three, in zeroed memory; what they point to must outlive the watch. */
+/* The owner sets the first four, in zeroed memory; what they point to must outlive the watch. */
 struct kube_watch {
     struct kube_client *client;
     struct kube_ref ref; /* the collection */
     struct kube_watcher watcher;
+    int64_t early_ms; /* 0: KUBE_WATCH_EARLY_MS */
     /* To be read only. */
     bool is_synced;    /* a complete list has been reported, and no cut or expiry since */
     uint64_t n_events; /* objects in events so far, bookmarks not counted */
@@ -73,6 +76,7 @@ struct kube_watch {
     int n_failures;   /* in a row */
     int64_t retry_ms; /* no call before that */
     int64_t watch_began_ms;
+    int64_t watch_asked_ms;     /* how long it should last */
     uint64_t watch_began_count; /* n_events then */
 };
 

@@ -18,35 +18,10 @@ name=$1
 # shellcheck source=/dev/null
 distribution() { (. /etc/os-release && echo "$ID $VERSION_CODENAME"); }
 
-sources() { # the distribution's own files, not those added later
-    local file
-    for file in /etc/apt/sources.list.d/{debian,ubuntu}.sources /etc/apt/sources.list; do
-        if grep -qsE '^(URIs:|deb )' "$file"; then echo "$file"; fi
-    done
-}
-
-# Settings that say how packages are reached, in the form that apt reads.
-apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries|ForceIPv)[^ ]* "[^"]+";' || true; }
-
-bootstrap() { # bootstrap SUITE FILE...: a minimal system as a tar file on stdout
-    local suite=$1 packages=apt hooks=(); shift
-    # as in the images of Docker Hub: no translated descriptions
-    { apt_settings; echo 'Acquire::Languages "none";'; } >"$work/90host"
-    hooks+=(--customize-hook="upload $work/90host /etc/apt/apt.conf.d/90host")
-    if grep -q https: "$@"; then
-        packages=ca-certificates
-        hooks+=(--customize-hook='upload /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt')
-    fi
-    as_root mmdebstrap --quiet --variant=minbase --include="$packages" \
-        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-        "${hooks[@]}" "$suite" - "$@"
-}
-
 make_image() {
     local id suite
     read -r id suite <<<"$(distribution)"
-    bootstrap "$suite" "${files[@]}" >"$work/root.tar"
+    bootstrap_root "$suite" "${files[@]}" >"$work/root.tar"
     docker import --change 'CMD ["/bin/bash"]' --change "LABEL dev.skyjob.base=$id-$suite" "$work/root.tar" "$name"
 }
 
@@ -61,7 +36,7 @@ if registry_answers; then
     exit
 fi
 command -v mmdebstrap >/dev/null || die "mmdebstrap is missing." "Run: hack/deps.sh cluster"
-mapfile -t files < <(sources)
+mapfile -t files < <(apt_sources)
 [ ${#files[@]} -gt 0 ] || die "No package source of Debian or Ubuntu in /etc/apt." "Put one into /etc/apt/sources.list."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -7,6 +7,7 @@
 #   hack/cluster/build.sh s3        versitygw, an S3 server for tests
 #   hack/cluster/build.sh scale     kwok, which makes believe that nodes and pods are there
 #   hack/cluster/build.sh kueue     Kueue, which queues jobs for quota
+#   hack/cluster/build.sh cert-manager  of cert-manager what keeps a CA
 #
 # Needs nothing but the Go module proxy. The first time takes some 10 minutes on 2 cores; what is
 # there already in its right version is left alone. Two runs at once wait for each other.
@@ -14,7 +15,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 what=${1:-}
-case $what in envtest | cluster | tools | s3 | scale | kueue) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale|kueue" ;; esac
+case $what in envtest | cluster | tools | s3 | scale | kueue | cert-manager) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale|kueue|cert-manager" ;; esac
 
 export GOMODCACHE=$CACHE/gomod GOCACHE=$CACHE/gocache GOWORK=off
 export CGO_ENABLED=0 GOFLAGS="-mod=mod -trimpath -buildvcs=false"
@@ -24,12 +25,12 @@ KUBERNETES=$CACHE/src/kubernetes-$K8S_VERSION
 declare -A version_of=(
     [etcd]=$ETCD_VERSION [coredns]=$COREDNS_VERSION [local-path-provisioner]=$LOCAL_PATH_VERSION
     [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION [kwok]=$KWOK_VERSION
-    [kueue]=$KUEUE_VERSION)
+    [kueue]=$KUEUE_VERSION [cert-manager]=$CERT_MANAGER_VERSION)
 
 wanted() {
     local tool
     [ "$what" != s3 ] || { echo versitygw; return; }
-    [ "$what" != kueue ] || { echo kueue; return; }
+    [[ $what != @(kueue|cert-manager) ]] || { echo "$what"; return; }
     [ "$what" != scale ] || { printf '%s\n' kube-scheduler kwok; return; }
     [ "$what" = tools ] || printf '%s\n' etcd kube-apiserver kube-controller-manager
     [ "$what" != cluster ] || printf '%s\n' kube-scheduler kube-proxy kubelet kubeadm \
@@ -96,6 +97,7 @@ plain_sources() { # plain_sources NAME MODULE PACKAGE: a module that is built by
     cd "$CACHE/src/$1"
     printf 'module skyjob.dev/cluster\n\ngo 1.24\n' >go.mod
     rm -f go.sum
+    [ "$1" != cert-manager ] || { mkdir -p cert-manager && cert_manager_main >cert-manager/main.go; }
     go get "$2@${version_of[$1]}"
     go list -deps "$3" >/dev/null
 }
@@ -134,10 +136,45 @@ coredns_main() {
     printf ')\n\nfunc main() { coremain.Run() }\n'
 }
 
+# Its program is no part of its module: this one runs the controllers for certificates that sign themselves.
+cert_manager_main() {
+    local controller
+    printf 'package main\n\nimport (\n\t"context"\n\t"log"\n\t"os"\n\n\t"github.com/cert-manager/cert-manager/pkg/controller"\n'
+    for controller in controller/certificates/{issuing,keymanager,readiness,requestmanager,revisionmanager,trigger} \
+        controller/certificaterequests/{approver,selfsigned} controller/issuers issuer/selfsigned; do
+        printf '\t_ "github.com/cert-manager/cert-manager/pkg/%s"\n' "$controller"
+    done
+    cat <<'GO'
+)
+
+func main() {
+	ctx := context.Background()
+	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{Kubeconfig: os.Args[1]})
+	if err != nil {
+		log.Fatal(err)
+	}
+	shared, err := factory.Build("informers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for name, build := range controller.Known() {
+		one, err := build(factory)
+		if err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
+		go one.Run(1, ctx)
+	}
+	shared.SharedInformerFactory.Start(ctx.Done())
+	shared.KubeSharedInformerFactory.Start(ctx.Done())
+	select {}
+}
+GO
+}
+
 package_of() {
     case $1 in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
-    coredns) echo skyjob.dev/cluster/coredns ;;
+    coredns | cert-manager) echo "skyjob.dev/cluster/$1" ;;
     local-path-provisioner) echo github.com/rancher/local-path-provisioner ;;
     kind) echo sigs.k8s.io/kind ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
@@ -194,6 +231,8 @@ build() { # build NAME
     local-path-provisioner) run 10 "Fetch local-path-provisioner $LOCAL_PATH_VERSION" \
         sources_beside_kubernetes local-path-provisioner github.com/rancher/local-path-provisioner \
         "$(package_of local-path-provisioner)" '' ;;
+    cert-manager) run 30 "Fetch cert-manager $CERT_MANAGER_VERSION" plain_sources cert-manager github.com/cert-manager/cert-manager \
+        "$(package_of cert-manager)" ;;
     kueue) run 30 "Fetch Kueue $KUEUE_VERSION" plain_sources kueue sigs.k8s.io/kueue "$(package_of kueue)" ;;
     kwok) run 20 "Fetch kwok $KWOK_VERSION" plain_sources kwok sigs.k8s.io/kwok "$(package_of kwok)" ;;
     coredns) run 20 "Fetch CoreDNS $COREDNS_VERSION" sources_beside_kubernetes coredns \
@@ -215,7 +254,7 @@ kubernetes=() others=()
 for name in "${todo[@]}"; do
     if [ -n "${version_of[$name]:-}" ]; then others+=("$name"); else kubernetes+=("$name"); fi
 done
-if { [ "$what" != s3 ] && [ "$what" != kueue ] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
+if { [[ $what != @(s3|kueue|cert-manager) ]] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
     run 30 "Fetch Kubernetes $K8S_VERSION" kubernetes_sources "${kubernetes[@]}"
 fi
 if [ ${#kubernetes[@]} -gt 0 ]; then

@@ -147,3 +147,32 @@ registry_answers() {
     fi
     [ "$REGISTRY_ANSWERS" = yes ]
 }
+
+# --- systems made from packages ------------------------------------------------------------------
+apt_sources() { # the distribution's own files, not those added later
+    local file
+    for file in /etc/apt/sources.list.d/{debian,ubuntu}.sources /etc/apt/sources.list; do
+        if grep -qsE '^(URIs:|deb )' "$file"; then echo "$file"; fi
+    done
+}
+
+# Settings that say how packages are reached, in the form that apt reads.
+apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries|ForceIPv)[^ ]* "[^"]+";' || true; }
+
+# A minimal system as a tar file on stdout, in which apt reaches its sources as this machine's does.
+bootstrap_root() { # bootstrap_root SUITE FILE-OF-SOURCES...
+    local suite=$1 packages=apt settings hooks=(); shift
+    settings=$(mktemp)
+    # as in the images of Docker Hub: no translated descriptions
+    { apt_settings; echo 'Acquire::Languages "none";'; } >"$settings"
+    hooks+=(--customize-hook="upload $settings /etc/apt/apt.conf.d/90host")
+    if grep -q https: "$@"; then
+        packages=ca-certificates
+        hooks+=(--customize-hook='upload /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt')
+    fi
+    as_root mmdebstrap --quiet --variant=minbase --include="$packages" \
+        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        "${hooks[@]}" "$suite" - "$@"
+    rm -f "$settings"
+}

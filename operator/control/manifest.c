@@ -18,7 +18,7 @@
  * a slot and its substitute have the same one. */
 #define KUEUE_ROLES 8
 
-#define VALUES_MAX       72
+#define VALUES_MAX       80
 #define BUCKET_URL_BYTES (SPEC_BUCKET_BYTES + SPEC_PATH_BYTES + NAMES_BYTES + 8)
 
 /* For a worker whose node is drained: another pod is started, its image pulled if need be, and a
@@ -123,7 +123,11 @@ static enum err_code write_object(const char *text, const struct observed *seen,
 
 const char *manifest_image(const struct observed *seen, const struct spec *spec)
 {
-    return spec->worker.image[0] ? spec->worker.image : seen->settings.worker_image;
+    const char *first = seen->status.placement.image;
+
+    if (spec->worker.image[0])
+        return spec->worker.image;
+    return first[0] ? first : seen->settings.worker_image;
 }
 
 /* Requests equal limits, so that a pod gets what it was planned with. The node is chosen by
@@ -176,6 +180,8 @@ static const char pod_template[] =
     "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
     "       ?has_peers '--tensor', ?has_peers '0.0.0.0:$tensor_port',"
     "       ?has_peers '--key', ?has_peers '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
+    "       ?tls_name '--certificates', ?tls_name '/etc/skyjob-tls',"
+    "       ?metrics_port '--metrics-address', '0.0.0.0:$metrics_port',"
     "       '--termination-log', '/dev/termination-log'],"
     "     'env': ["
     "       {'name': 'SKYJOB_CPU_MILLI', 'value': '$cpu_milli'},"
@@ -198,7 +204,9 @@ static const char pod_template[] =
     "       {'name': 'control', 'containerPort': $control_port, 'protocol': 'TCP'},"
     "       {'name': 'tensor', 'containerPort': $tensor_port, 'protocol': 'TCP'},"
     "       ?is_worker {"
-    "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'}],"
+    "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'},"
+    "       ?metrics_port {"
+    "         'name': 'metrics', 'containerPort': $metrics_port, 'protocol': 'TCP'}],"
     "     'readinessProbe': ?is_worker {"
     "       'httpGet': {'path': '/readyz', 'port': $health_port},"
     "       'periodSeconds': 1, 'timeoutSeconds': 5, 'failureThreshold': 6},"
@@ -213,6 +221,8 @@ static const char pod_template[] =
     "     'volumeMounts': ["
     "       ?config_map {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
     "       ?has_peers {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
+    "       ?tls_name {'name': '" MANIFEST_TLS_VOLUME
+    "', 'mountPath': '/etc/skyjob-tls', 'readOnly': true},"
     "       {'name': 'tmp', 'mountPath': '/tmp'},"
     "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
     "       ?data_claim {"
@@ -228,6 +238,13 @@ static const char pod_template[] =
     "   'volumes': ["
     "     ?config_map {'name': 'job', 'configMap': {'name': $config_map}},"
     "     ?has_peers {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
+    "     ?tls_name {'name': '" MANIFEST_TLS_VOLUME
+    "', 'secret': {'secretName': $tls_name, 'items': ["
+    "       {'key': '" MANIFEST_CA_FILE "', 'path': 'ca.crt'},"
+    "       {'key': $tls_crt, 'path': 'tls.crt'}, {'key': $tls_key, 'path': 'tls.key'},"
+    "       ?metrics_port {'key': $metrics_crt, 'path': 'metrics.crt'},"
+    "       ?metrics_port {'key': $metrics_key, 'path': 'metrics.key'}],"
+    "       'defaultMode': 288}},"
     "     {'name': 'tmp', 'emptyDir': {'sizeLimit': '64Mi'}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
     "     ?data_new {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_new}},"
@@ -319,7 +336,11 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         {"checkpoints", used(is_worker, spec->checkpoint.volume.claim)},
         {"output", used(is_worker, spec->output.claim)},
     };
+    bool has_tls = !has_role(&p->object, "model") &&
+                   manifest_has_tls(seen, is_worker ? POD_WORKER : POD_PROBE);
     char key[NAMES_BYTES];
+    char tls[NAMES_BYTES] = "-"; /* filled in below, as are the next */
+    char files[4][NAMES_BYTES];
     char saves[NAMES_BYTES];
     char url[BUCKET_URL_BYTES] = "-"; /* filled in below, as is the next */
     char other[BUCKET_URL_BYTES] = "-";
@@ -373,9 +394,20 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("output_path", used(true, spec->output.path)),
         JSONT_S("config_map", p->config_map),
         JSONT_S("key_name", key),
+        JSONT_S("tls_name", used(has_tls, tls)),
+        JSONT_S("tls_crt", files[0]),
+        JSONT_S("tls_key", files[1]),
+        JSONT_I_IF("metrics_port", is_worker && settings->has_worker_metrics, PORT_METRICS),
+        JSONT_S("metrics_crt", files[2]),
+        JSONT_S("metrics_key", files[3]),
     };
 
     names_child(seen->name, NAMES_KEY, key);
+    names_child(seen->name, NAMES_TLS, tls);
+    manifest_certificate_file(p->object.id.slot, p->object.id.incarnation, "crt", files[0]);
+    manifest_certificate_file(p->object.id.slot, p->object.id.incarnation, "key", files[1]);
+    manifest_certificate_file(MANIFEST_METRICS, "crt", files[2]);
+    manifest_certificate_file(MANIFEST_METRICS, "key", files[3]);
     names_checkpoints(seen->name, seen->uid, saves);
     locate_checkpoints(spec, saves, url);
     locate_checkpoints(spec, spec->resume_from, other);
@@ -388,7 +420,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
 #define JOB_PODS "{'matchLabels': {'" LABEL_JOB_UID "': $job_uid}}"
 
 /* The job's pods may talk to each other, the operator to them, and anyone may ask whether they are
- * healthy. Where the operator's pods are not known (settings), the control port is open. */
+ * healthy. Where the pods of the operator or of those who read metrics are not known (settings),
+ * the port for them is open. */
 static const char policy_template[] =
     "{'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy'," METADATA ","
     " 'spec': {"
@@ -402,6 +435,11 @@ static const char policy_template[] =
     "          'matchLabels': {'kubernetes.io/metadata.name': $operator_namespace}},"
     "        'podSelector': {'matchLabels': $operator_labels}}],"
     "      'ports': [{'protocol': 'TCP', 'port': $control_port}]},"
+    "     ?metrics_port {'from': ?readers_namespace [{"
+    "        'namespaceSelector': {"
+    "          'matchLabels': {'kubernetes.io/metadata.name': $readers_namespace}},"
+    "        'podSelector': {'matchLabels': $readers_labels}}],"
+    "      'ports': [{'protocol': 'TCP', 'port': $metrics_port}]},"
     "     {'ports': [{'protocol': 'TCP', 'port': $health_port}]}]}}";
 
 static enum err_code write_policy(const struct observed *seen, const char *name, struct buf *out,
@@ -415,6 +453,9 @@ static enum err_code write_policy(const struct observed *seen, const char *name,
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_S("operator_namespace", used(true, s->operator_namespace)),
         JSONT_PAIRS("operator_labels", s->operator_labels),
+        JSONT_I_IF("metrics_port", s->has_worker_metrics, PORT_METRICS),
+        JSONT_S("readers_namespace", used(true, s->readers_namespace)),
+        JSONT_PAIRS("readers_labels", s->readers_labels),
     };
 
     return write_object(policy_template, seen, &object, values, sizeof values / sizeof *values, out,
@@ -436,6 +477,40 @@ enum err_code manifest_key(const struct observed *seen, const char *key, struct 
 
     names_child(seen->name, NAMES_KEY, name);
     return write_object(secret_template, seen, &object, values, 1, out, err);
+}
+
+void manifest_certificate_file(int slot, int incarnation, const char *kind,
+                               char out[static NAMES_BYTES])
+{
+    if (slot < 0)
+        (void)snprintf(out, NAMES_BYTES, "metrics.%s", kind);
+    else
+        (void)snprintf(out, NAMES_BYTES, "w%d-%d.%s", slot, incarnation, kind);
+}
+
+bool manifest_has_tls(const struct observed *seen, enum pod_role role)
+{
+    for (int i = 0; i < seen->n_pods; i++) {
+        const struct seen_pod *p = &seen->pods[i];
+
+        if (p->role == role && p->phase != POD_SUCCEEDED && p->phase != POD_FAILED)
+            return p->has_tls;
+    }
+    return seen->settings.has_tls;
+}
+
+static const char certificates_template[] = "{'apiVersion': 'v1', 'kind': 'Secret'," METADATA ","
+                                            " 'type': 'Opaque', 'stringData': $texts}";
+
+enum err_code manifest_certificates(const struct observed *seen, const struct json *texts,
+                                    struct buf *out, struct err *err)
+{
+    char name[NAMES_BYTES];
+    struct object object = {.name = name, .component = "tls"};
+    const struct jsont_value values[] = {JSONT_V("texts", texts)};
+
+    names_child(seen->name, NAMES_TLS, name);
+    return write_object(certificates_template, seen, &object, values, 1, out, err);
 }
 
 /* With a revision, or with the spec that probes read. */

@@ -15,10 +15,17 @@
 /* The user of the worker's image. */
 #define MANIFEST_USER 65532
 
-#define MANIFEST_SPEC_KEY "spec.json"
-#define MANIFEST_KEY_KEY  "key"
+#define MANIFEST_SPEC_KEY   "spec.json"
+#define MANIFEST_KEY_KEY    "key"
+#define MANIFEST_TLS_VOLUME "tls"
+#define MANIFEST_CA_FILE    "ca.crt" /* in the Secret with certificates and in pods */
 
-/* The image that workers run: the spec's, else the operator's. Borrowed from either. */
+/* Slot and incarnation that stand for the pair of the metrics ports, which a job's workers share.
+ */
+#define MANIFEST_METRICS -1, 0
+
+/* The image that workers run: the spec's, else what the workers before were started with, so that
+ * an operator with another default does not mix the two, else the operator's. Borrowed. */
 const char *manifest_image(const struct observed *seen, const struct spec *spec);
 
 /* The object that an action creates, and its name; `revision` is that of ACTION_CREATE_REVISION. */
@@ -29,6 +36,17 @@ MUST_CHECK enum err_code manifest_object(const struct observed *seen, const stru
 /* The Secret with the key of the job's workers, as text. */
 MUST_CHECK enum err_code manifest_key(const struct observed *seen, const char *key, struct buf *out,
                                       struct err *err);
+/* Do the pods of this role speak TLS? As the settings have it, but never beside one of the job that
+ * does otherwise: they could not connect. */
+bool manifest_has_tls(const struct observed *seen, enum pod_role role);
+/* The member of the Secret with certificates that a pod mounts: "w<slot>-<incarnation>.<kind>", or
+ * "metrics.<kind>". */
+void manifest_certificate_file(int slot, int incarnation, const char *kind,
+                               char out[static NAMES_BYTES]);
+/* The Secret with certificates; `texts` is an object with its members. */
+MUST_CHECK enum err_code manifest_certificates(const struct observed *seen,
+                                               const struct json *texts, struct buf *out,
+                                               struct err *err);
 /* A merge patch for a node, of ACTION_INVALIDATE_PROBE. */
 MUST_CHECK enum err_code manifest_contradicted_patch(const struct observed *seen, struct buf *out,
                                                      struct err *err);

@@ -63,6 +63,8 @@ struct seen_pod {
     int exit_code;
     int cpu_milli;        /* its limit */
     int64_t memory_bytes; /* likewise */
+    bool has_tls;         /* it has a certificate, and speaks nothing else */
+    bool has_metrics;     /* it has that of the metrics port, too */
     uint64_t image_asked; /* hash of the image that a probe or reader was created with */
     char ip[PEERS_HOST_BYTES];
     char
@@ -134,11 +136,15 @@ struct settings {
     char pull_policy[SPEC_WORD_BYTES];          /* "": the spec's */
     char probe_priority_class[NODE_NAME_BYTES]; /* of probes; "": the cluster's default */
     bool has_network_policies;                  /* jobs get one each */
+    bool has_tls;                               /* new jobs' pods have certificates */
     int64_t worker_user; /* uid and group of the jobs' pods; 0: the platform gives them one */
     /* Of pods whose job names none, as a pod has them; borrowed. NULL: none. */
     const struct json *pull_secrets;
     char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
     char operator_labels[SETTINGS_LABELS_BYTES];  /* of those: "key=value,key=value" */
+    bool has_worker_metrics;                      /* new workers serve metrics ... */
+    char readers_namespace[OBSERVED_WORD_BYTES];  /* ... to pods of this one; "": to any ... */
+    char readers_labels[SETTINGS_LABELS_BYTES];   /* ... with these labels; "": to all of it */
 };
 
 struct observed {

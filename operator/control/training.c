@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "control/context.h"
+#include "control/manifest.h"
 
 /* --- the plan in the status --- */
 
@@ -54,6 +55,8 @@ static void show_plan(struct context *c)
                            pod_phase_names[pod ? pod->phase : POD_PENDING]);
     }
     context_show_placement(c, plan);
+    (void)snprintf(s->placement.image, sizeof s->placement.image, "%s",
+                   c->spec.worker.image[0] ? "" : manifest_image(c->seen, &c->spec));
     context_true(c, CONDITION_PLACED, EVENT_NORMAL, "PlanMade", plan->summary.explanation);
 }
 

@@ -1,7 +1,6 @@
 #include "run/apply.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/manifest.h"
+#include "kube/secret.h"
+#include "run/certificates.h"
 #include "run/parse.h"
-
-#define BASE64_MAX_BYTES 256
 
 const struct kube_resource apply_skyjobs = {NAMES_SKYJOBS, true};
 
@@ -143,26 +142,9 @@ enum err_code secret_write(const struct observed *seen, const struct hmac_key *k
     return rc;
 }
 
-/* What a Secret holds comes as base64. */
-static enum err_code read_key(const char *base64, struct hmac_key *out, struct err *err)
-{
-    unsigned char text[BASE64_MAX_BYTES];
-    size_t n = strlen(base64);
-    int n_text;
-
-    if (n > BASE64_MAX_BYTES)
-        return err_set(err, ERR_INVALID, "the key is too long");
-    n_text = EVP_DecodeBlock(text, (const unsigned char *)base64, (int)n);
-    if (n_text <= 0)
-        return err_set(err, ERR_INVALID, "the key is not base64");
-    for (size_t i = n; i > 0 && base64[i - 1] == '='; i--)
-        n_text--; /* which EVP_DecodeBlock() counts as zeros */
-    return hmac_key_parse((const char *)text, (size_t)n_text, out, err);
-}
-
 enum err_code secret_take(struct store *s, const struct json *object, struct err *err)
 {
-    const char *base64 = json_string(json_path(object, "data." MANIFEST_KEY_KEY), "");
+    struct buf text = {.max = HMAC_TEXT_BYTES + 2};
     char uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
     struct store_job *job;
@@ -174,9 +156,15 @@ enum err_code secret_take(struct store *s, const struct json *object, struct err
     job = store_find_job(s, job_key);
     if (!job || strcmp(job->uid, uid) != 0)
         return ERR_OK; /* gone meanwhile */
-    rc = read_key(base64, &key, err);
+    rc = kube_secret_text(object, MANIFEST_KEY_KEY, &text, err);
+    if (rc == ERR_OK)
+        rc = hmac_key_parse(text.data, text.len, &key, err);
+    if (text.data)
+        OPENSSL_cleanse(text.data, text.cap);
+    buf_deinit(&text);
     if (rc != ERR_OK)
-        return err_wrap(err, rc, "Secret %s is invalid: delete it and a new one is created",
+        return err_wrap(err, rc == ERR_NO_MEMORY ? rc : ERR_INVALID,
+                        "Secret %s is invalid: delete it and a new one is created",
                         json_string(json_path(object, "metadata.name"), ""));
     job->secret = key;
     job->has_secret = true;
@@ -368,6 +356,8 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
     if (is_worker || c.pod.role != POD_WORKER) {
         c.ref.resource = &kube_pods;
         rc = ensure_secret(a, seen, true, err);
+        if (rc == ERR_OK) /* for all pods at once */
+            rc = certificates_ensure(a->client, a->issuer, a->store, seen, d, err);
     }
     if (rc == ERR_OK)
         rc = manifest_object(seen, action, &d->revision, c.pod.name, &body, err);
@@ -692,6 +682,11 @@ enum err_code apply_decision(struct apply *a, const struct observed *seen, const
         rc = take_step(a, seen, d, &d->actions[i], &step_err);
         if (rc != ERR_OK && failed == ERR_OK)
             failed = err_set(&failure, rc, "%s", step_err.text);
+    }
+    rc = ERR_OK;
+    if (failed == ERR_OK) { /* those of running pods may have to be renewed */
+        rc = certificates_ensure(a->client, a->issuer, a->store, seen, d, &failure);
+        failed = rc;
     }
     note_problem(a, seen, failed, &failure);
     rc = ERR_OK;

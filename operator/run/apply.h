@@ -3,7 +3,8 @@
  * Steps are safe to take twice: creating what is there is fine when it is ours, deleting what is
  * gone is fine too. What the API server answers goes into the store at once, so that the next
  * decision does not wait for the watch to repeat it.
- * Layer: run. Threads: one. Calls wait for the API server; callbacks of watches run meanwhile.
+ * Layer: run. Threads: those of the http loop. Calls wait for the API server; callbacks of watches
+ * run meanwhile.
  */
 #ifndef RUN_APPLY_H
 #define RUN_APPLY_H
@@ -21,6 +22,7 @@ struct apply {
     struct kube_recorder *recorder;
     struct store *store;
     struct workers *workers;
+    struct issuer *issuer; /* NULL: pods have no certificates */
 };
 
 /* Take all steps of `d`, which was decided from `seen`.

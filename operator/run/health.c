@@ -1,24 +1,18 @@
 #include "run/health.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "http/server.h"
-#include "run/metrics.h"
-
-_Static_assert(HEALTH_METRICS_BYTES + METRICS_PROCESS_BYTES <= SERVER_ANSWER_BYTES,
-               "the metrics fit an answer");
 
 struct health {
     struct server *server;
     int64_t (*turned_ms)(void *ctx);
     void *ctx;
-    pthread_mutex_t lock; /* of what follows */
-    bool is_ready;
-    struct buf metrics;
+    atomic_bool is_ready;
 };
 
 static void answer(struct server_answer *out, int status, const char *text)
@@ -27,35 +21,11 @@ static void answer(struct server_answer *out, int status, const char *text)
     (void)!buf_addf(&out->body, NULL, "%s\n", text); /* without memory, the status has to do */
 }
 
-/* What the loop has published and, since a loop that hangs publishes nothing, what the process uses
- * now. The loop may want the lock, so /proc is read without it. */
-static enum err_code add_metrics(struct health *h, struct buf *out)
-{
-    struct metrics_process process;
-    enum err_code rc = metrics_read_process(&process, NULL);
-
-    pthread_mutex_lock(&h->lock);
-    if (rc == ERR_OK && h->metrics.len > 0)
-        rc = buf_add(out, h->metrics.data, h->metrics.len, NULL);
-    pthread_mutex_unlock(&h->lock);
-    return rc == ERR_OK ? metrics_write_process(&process, out, NULL) : rc;
-}
-
-static bool is_ready(struct health *h)
-{
-    bool is_ready_now;
-
-    pthread_mutex_lock(&h->lock);
-    is_ready_now = h->is_ready;
-    pthread_mutex_unlock(&h->lock);
-    return is_ready_now;
-}
-
 static void on_request(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     struct health *h = ctx;
     bool is_late = clock_now_ms() - h->turned_ms(h->ctx) >= HEALTH_STALLED_MS;
-    bool is_ready_now;
+    bool is_ready = h->is_ready;
     char path[16];
 
     (void)snprintf(path, sizeof path, "%.*s", (int)strcspn(r->path, "?"), r->path);
@@ -64,40 +34,24 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
     } else if (strcmp(path, "/healthz") == 0) {
         answer(out, is_late ? 503 : 200, is_late ? "the main loop hangs" : "ok");
     } else if (strcmp(path, "/readyz") == 0) {
-        is_ready_now = is_ready(h);
-        answer(out, is_ready_now ? 200 : 503,
-               is_ready_now ? "ok" : "still listing the cluster's objects");
-    } else if (strcmp(path, "/metrics") == 0) {
-        out->type = "text/plain; version=0.0.4";
-        if (add_metrics(h, &out->body) != ERR_OK)
-            out->status = 503;
+        answer(out, is_ready ? 200 : 503, is_ready ? "ok" : "still listing the cluster's objects");
     } else {
-        answer(out, 404, "try /healthz, /readyz or /metrics");
+        answer(out, 404, "try /healthz or /readyz");
     }
 }
 
 enum err_code health_open(const char *address, int64_t (*turned_ms)(void *ctx), void *ctx,
                           struct health **out, struct err *err)
 {
-    const char *colon = strrchr(address, ':');
-    char *end = NULL;
-    long port = colon ? strtol(colon + 1, &end, 10) : -1;
-    char host[64];
-    struct health *h;
+    struct health *h = calloc(1, sizeof *h);
     enum err_code rc;
 
-    if (!colon || end == colon + 1 || *end != '\0' || port < 0 || port > 65535 ||
-        (size_t)(colon - address) >= sizeof host)
-        return err_set(err, ERR_INVALID, "health address \"%.80s\" is not HOST:PORT", address);
-    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, ERR_NO_MEMORY, "no memory for the health port");
     h->turned_ms = turned_ms;
     h->ctx = ctx;
-    (void)pthread_mutex_init(&h->lock, NULL);
-    rc = server_open(host, (int)port, (struct server_handler){.ctx = h, .on_request = on_request},
-                     &h->server, err);
+    rc = server_open_at(address, (struct server_handler){.ctx = h, .on_request = on_request},
+                        &h->server, err);
     if (rc != ERR_OK) {
         health_close(h);
         return err_wrap(err, rc, "health address");
@@ -111,20 +65,10 @@ void health_close(struct health *h)
     if (!h)
         return;
     server_close(h->server);
-    (void)pthread_mutex_destroy(&h->lock);
-    buf_deinit(&h->metrics);
     free(h);
 }
 
-void health_publish(struct health *h, bool is_ready_now, struct buf *metrics)
+void health_publish(struct health *h, bool is_ready)
 {
-    struct buf old;
-
-    pthread_mutex_lock(&h->lock);
-    h->is_ready = is_ready_now;
-    old = h->metrics;
-    h->metrics = *metrics;
-    pthread_mutex_unlock(&h->lock);
-    *metrics = (struct buf){0};
-    buf_deinit(&old);
+    h->is_ready = is_ready;
 }

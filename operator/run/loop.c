@@ -11,29 +11,25 @@
 #include "run/apply.h"
 #include "run/health.h"
 #include "run/metrics.h"
+#include "run/metrics_port.h"
 #include "run/queue.h"
+#include "run/reader.h"
 #include "run/solver.h"
 #include "run/store.h"
 #include "run/turns.h"
 #include "run/workers.h"
+#include "run/writers.h"
 
 #define IDLE_MS      30000
 #define STANDBY_MS   500 /* between two looks at whether it leads */
 #define SOON_MS      20  /* the shortest pause between two looks at a job */
 #define RETRY_MS     500
 #define RETRY_MAX_MS 30000
-#define TURN_MS      100             /* of jobs, then the watches get their turn */
 #define CAPACITY_MS  DECIDE_SOLVE_MS /* between two looks at a job that waits for nodes */
 #define RANK_MAX_MS  100             /* of a job that was just looked at, less 1 per second since */
 #define SKIPPED_MS   60000           /* between two log lines about skipped objects */
 
 _Static_assert(STORE_KINDS <= METRICS_WATCHES_MAX, "every watch has its metrics");
-
-/* What the solver has. */
-struct search {
-    char key[QUEUE_KEY_BYTES];
-    int64_t decided_ms; /* of the decision before, to notice another one */
-};
 
 struct watch_of {
     struct loop *loop;
@@ -53,11 +49,16 @@ struct loop {
     struct queue queue;
     struct queue searches; /* jobs that look for a plan, one at a time */
     struct solver *solver;
-    struct solver_case *own, *solved; /* for decisions of this thread, and for the solver's */
-    struct search search;
+    struct solver_case *solved;   /* for the solver's decisions */
+    char search[QUEUE_KEY_BYTES]; /* the job of the case that the solver has */
+    bool saves_plan; /* a writer acts on one: until then the store does not show what it takes */
+    struct writers *writers;
+    struct issuer *issuer; /* NULL: pods have no certificates */
+    struct reader reader;
     struct workers workers;
     struct kube_recorder recorder;
     struct health *health;
+    struct metrics_port *metrics_port; /* NULL: metrics are not served */
     atomic_bool stops;
     bool was_ready;
     struct turns turns;
@@ -126,6 +127,8 @@ static void on_solved(void *http)
     http_wake(http);
 }
 
+static void work(void *ctx, const struct writers_task *task);
+
 /* --- building --- */
 
 static const struct {
@@ -180,36 +183,37 @@ static bool leads(const struct loop *l)
     return !l->options.lease || lease_is_held(l->options.lease);
 }
 
-/* Before every wait, so that what is served is at most a call or a decision old. */
-static void publish(struct loop *l)
+static void publish_metrics(struct loop *l)
 {
     struct metrics m = {
         .is_leader = leads(l),
-        .reconciles = &l->reconciles,
+        .reconciles = l->reconciles,
         .n_errors = l->n_errors,
         .n_queued = l->queue.keys.n,
         .late_ms = leads(l) ? queue_late_ms(&l->queue, clock_now_ms()) : 0,
-        .n_jobs_in = l->was_ready ? l->store.n_jobs_in : NULL,
+        .has_jobs = l->was_ready,
         .n_stalled = l->store.n_stalled,
-        .n_requests = kube_client_requests(l->client),
         .n_watches = STORE_KINDS,
     };
-    struct buf text = {.max = HEALTH_METRICS_BYTES};
-    struct err err;
 
-    if (!l->health)
-        return;
+    memcpy(m.n_jobs_in, l->store.n_jobs_in, sizeof m.n_jobs_in);
+    memcpy(m.n_requests, kube_client_requests(l->client), sizeof m.n_requests);
     for (int i = 0; i < STORE_KINDS; i++)
         m.watches[i].resource = kinds[i].what;
     for (size_t i = 0; i < l->n_watches; i++) {
         m.watches[l->watches[i].kind].n_events += l->watches[i].watch.n_events;
         m.watches[l->watches[i].kind].n_skipped += l->watches[i].n_skipped;
     }
-    if (metrics_write(&m, &text, &err) != ERR_OK) {
-        LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
-        buf_reset(&text);
-    }
-    health_publish(l->health, is_ready(l), &text);
+    metrics_port_publish(l->metrics_port, &m);
+}
+
+/* Before every wait, so that what is served is at most a call or a decision old. */
+static void publish(struct loop *l)
+{
+    if (l->health)
+        health_publish(l->health, is_ready(l));
+    if (l->metrics_port)
+        publish_metrics(l);
 }
 
 /* Of the loop or of the lease, whichever is later. */
@@ -237,17 +241,30 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
         l->workers.store = &l->store;
         l->store.listener =
             (struct store_listener){.ctx = l, .on_enqueue = enqueue, .on_capacity = on_capacity};
-        l->own = calloc(1, sizeof *l->own);
         l->solved = calloc(1, sizeof *l->solved);
     }
-    rc = l && l->own && l->solved ? fleet_new(http, &l->workers.fleet, err)
-                                  : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
-    if (rc == ERR_OK)
+    rc = l && l->solved ? fleet_new(http, &l->workers.fleet, err)
+                        : err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    if (rc == ERR_OK && options->authority_name)
+        rc = issuer_new(client, options->authority_namespace, options->authority_name, &l->issuer,
+                        err);
+    if (rc == ERR_OK) {
+        l->workers.issuer = l->issuer;
+        l->reader = (struct reader){.client = client,
+                                    .issuer = l->issuer,
+                                    .namespace = options->reader_namespace,
+                                    .name = options->reader_name};
         rc = add_watches(l, err);
+    }
     if (rc == ERR_OK)
         rc = solver_new(on_solved, http, &l->solver, err);
+    if (rc == ERR_OK)
+        rc = writers_new(http, work, l, &l->writers, err);
     if (rc == ERR_OK && options->health_address)
         rc = health_open(options->health_address, turned_ms, l, &l->health, err);
+    if (rc == ERR_OK && options->metrics_address)
+        rc = metrics_port_open(options->metrics_address, options->metrics_client,
+                               clock_wall_ms() / 1000, &l->metrics_port, err);
     if (rc != ERR_OK) {
         loop_free(l);
         return rc;
@@ -261,14 +278,16 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     health_close(l->health);
+    metrics_port_close(l->metrics_port);
+    writers_free(l->writers);
     for (size_t i = 0; i < l->n_watches; i++)
         kube_watch_deinit(&l->watches[i].watch);
     free(l->watches);
     fleet_free(l->workers.fleet);
+    issuer_free(l->issuer);
     if (!l->solver || !solver_is_busy(l->solver))
         solver_case_free(l->solved); /* else it is the solver's */
     solver_free(l->solver);
-    solver_case_free(l->own);
     queue_deinit(&l->queue);
     queue_deinit(&l->searches);
     turns_deinit(&l->turns);
@@ -297,15 +316,24 @@ static bool has_plan(const struct decision *d)
 
 static enum err_code act(struct loop *l, const char *key, struct solver_case *c, struct err *err)
 {
-    struct apply apply = {
-        .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
+    struct apply apply = {.client = l->client,
+                          .recorder = &l->recorder,
+                          .store = &l->store,
+                          .workers = &l->workers,
+                          .issuer = l->issuer};
     struct store_job *job = store_find_job(&l->store, key);
+    enum err_code rc;
 
     job->decided_ms = clock_now_ms();
     job->unplaced = c->decision.unplaced;
     job->waits_for_nodes = c->seen.nodes && !c->seen.is_deleting && !has_plan(&c->decision) &&
                            !status_is_over(&c->decision.status);
-    return apply_decision(&apply, &c->seen, &c->decision, err);
+    job->is_written = true;
+    rc = apply_decision(&apply, &c->seen, &c->decision, err);
+    job = store_job_of(&l->store, &c->seen);
+    if (job)
+        job->is_written = false;
+    return rc;
 }
 
 /* When to look at the job again. */
@@ -350,45 +378,48 @@ static bool looks_for_plan(const struct store_job *job)
 }
 
 /* Observe, decide, act; but a search for a plan comes later. */
-static void reconcile(struct loop *l, const char *key)
+static void reconcile(struct loop *l, const char *key, struct solver_case *c)
 {
-    struct apply apply = {
-        .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
+    struct apply apply = {.client = l->client,
+                          .recorder = &l->recorder,
+                          .store = &l->store,
+                          .workers = &l->workers,
+                          .issuer = l->issuer};
     struct err err = {0};
     enum err_code rc = apply_orphans(&apply, key, &err);
     struct store_job *job = store_find_job(&l->store, key);
     bool is_search = rc == ERR_OK && job && looks_for_plan(job);
 
-    l->own->decision.requeue_ms = -1;
+    if (rc == ERR_OK && job && job->is_written) { /* what a search has found */
+        enqueue(l, key, SOON_MS);
+        return;
+    }
+    c->decision.requeue_ms = -1;
     if (rc == ERR_OK && job && !is_search)
-        rc = observe(l, key, l->own, &err);
-    if (is_search || (rc == ERR_OK && job && l->own->seen.nodes && !job->is_deleting)) {
+        rc = observe(l, key, c, &err);
+    if (is_search || (rc == ERR_OK && job && c->seen.nodes && !job->is_deleting)) {
         enqueue_search(l, key, clock_now_ms());
         return;
     }
     if (rc == ERR_OK && job) {
-        decide(&l->own->seen, &l->own->decision);
-        rc = act(l, key, l->own, &err);
+        decide(&c->seen, &c->decision);
+        rc = act(l, key, c, &err);
     }
-    settle(l, key, &l->own->decision, rc, &err);
+    settle(l, key, &c->decision, rc, &err);
 }
 
+/* Have the writers reconcile what is due. */
 static int64_t reconcile_due(struct loop *l)
 {
     char key[QUEUE_KEY_BYTES];
     int64_t wait_ms = IDLE_MS;
-    int64_t end_ms = clock_now_ms() + TURN_MS;
 
-    while (!l->stops && clock_now_ms() < end_ms) {
-        int64_t start_ns = clock_now_ns();
-
-        if (!queue_take(&l->queue, start_ns / 1000000, key, &wait_ms))
+    while (!l->stops && writers_n_busy(l->writers) < WRITERS_MAX) {
+        if (!queue_take(&l->queue, clock_now_ms(), key, &wait_ms))
             return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
-        reconcile(l, key);
-        metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
-        queue_done(&l->queue, key);
+        (void)writers_give(l->writers, key, NULL);
     }
-    return 0;
+    return IDLE_MS; /* until one of them is free */
 }
 
 /* --- a search for a plan --- */
@@ -406,14 +437,14 @@ static int64_t turn_ms(struct loop *l, const struct store_job *job, int64_t now_
 /* The next one whose turn it is; false: there is none for *wait_ms. */
 static bool take_search(struct loop *l, int64_t now_ms, int64_t *wait_ms)
 {
-    while (queue_take(&l->searches, now_ms, l->search.key, wait_ms)) {
-        const struct store_job *job = store_find_job(&l->store, l->search.key);
+    while (queue_take(&l->searches, now_ms, l->search, wait_ms)) {
+        const struct store_job *job = store_find_job(&l->store, l->search);
         int64_t left_ms = job ? turn_ms(l, job, now_ms) : 0;
 
         if (left_ms == 0)
             return true;
-        enqueue_search(l, l->search.key, now_ms + left_ms);
-        queue_done(&l->searches, l->search.key);
+        enqueue_search(l, l->search, now_ms + left_ms);
+        queue_done(&l->searches, l->search);
     }
     return false;
 }
@@ -427,44 +458,93 @@ static int64_t start_search(struct loop *l)
     struct err err = {0};
     enum err_code rc;
 
-    if (solver_is_busy(l->solver) || !take_search(l, now_ms, &wait_ms))
+    if (solver_is_busy(l->solver) || l->saves_plan || !take_search(l, now_ms, &wait_ms))
         return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
-    job = store_find_job(&l->store, l->search.key);
-    rc = job ? observe(l, l->search.key, l->solved, &err) : ERR_NOT_FOUND;
+    job = store_find_job(&l->store, l->search);
+    rc = job ? observe(l, l->search, l->solved, &err) : ERR_NOT_FOUND;
     if (rc == ERR_OK) {
-        l->search.decided_ms = job->decided_ms;
+        l->solved->decided_ms = job->decided_ms;
         solver_start(l->solver, l->solved);
         return IDLE_MS;
     }
     if (job)
-        settle(l, l->search.key, &l->solved->decision, rc, &err);
-    queue_done(&l->searches, l->search.key);
+        settle(l, l->search, &l->solved->decision, rc, &err);
+    queue_done(&l->searches, l->search);
     return 0;
 }
 
 /* Act on what the solver has decided, unless the job is another one by now. */
-static void end_search(struct loop *l)
+static void end_search(struct loop *l, const char *key, struct solver_case *c)
 {
-    struct solver_case *c = solver_take(l->solver);
-    struct store_job *job;
+    struct store_job *job = store_job_of(&l->store, &c->seen);
     struct err err = {0};
+
+    if (job && strcmp(job->version, c->seen.version) == 0 && job->decided_ms == c->decided_ms) {
+        enum err_code rc = act(l, key, c, &err);
+
+        settle(l, key, &c->decision, rc, &err);
+    } else if (job) {
+        enqueue(l, key, 0);
+    }
+    if (has_plan(&c->decision))
+        l->saves_plan = false;
+    queue_done(&l->searches, key);
+}
+
+static void save_plan(struct loop *l)
+{
+    struct solver_case *c =
+        writers_n_busy(l->writers) < WRITERS_MAX ? solver_take(l->solver) : NULL;
 
     if (!c)
         return;
-    job = store_job_of(&l->store, &c->seen);
     turns_add(&l->turns, c->seen.namespace, c->took_ms, clock_now_ms());
-    if (job && strcmp(job->version, c->seen.version) == 0 &&
-        job->decided_ms == l->search.decided_ms) {
-        enum err_code rc = act(l, l->search.key, c, &err);
-
-        settle(l, l->search.key, &c->decision, rc, &err);
-    } else if (job) {
-        enqueue(l, l->search.key, 0);
-    }
-    queue_done(&l->searches, l->search.key);
+    l->saves_plan = l->saves_plan || has_plan(&c->decision);
+    l->solved = writers_give(l->writers, l->search, c);
 }
 
 /* --- the loop --- */
+
+static void work(void *ctx, const struct writers_task *task)
+{
+    struct loop *l = ctx;
+    int64_t start_ns = clock_now_ns();
+
+    if (task->is_decided) {
+        end_search(l, task->key, task->c);
+        return;
+    }
+    reconcile(l, task->key, task->c);
+    metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
+    queue_done(&l->queue, task->key);
+}
+
+/* What is known goes on when the Secret of the CA cannot be read. */
+static void tend_certificates(struct loop *l)
+{
+    int64_t now_s = clock_wall_ms() / 1000;
+    struct err err;
+
+    if (l->issuer && issuer_tend(l->issuer, leads(l), clock_now_ms(), now_s, &err) != ERR_OK)
+        LOG(LOG_WARN, "CA not read", LOG_S("error", err.text));
+    if (l->metrics_port && metrics_port_tend(l->metrics_port, l->issuer, now_s, &err) != ERR_OK)
+        LOG(LOG_WARN, "certificate not renewed", LOG_S("error", err.text));
+}
+
+/* Without a CA nothing can be done for jobs whose workers have certificates. */
+static bool has_authority(const struct loop *l)
+{
+    return !l->issuer || issuer_generation(l->issuer) != 0;
+}
+
+/* Jobs do not wait for it. */
+static void tend_reader(struct loop *l)
+{
+    struct err err;
+
+    if (reader_tend(&l->reader, clock_now_ms(), clock_wall_ms() / 1000, &err) != ERR_OK)
+        LOG(LOG_WARN, "no certificate for readers of metrics", LOG_S("error", err.text));
+}
 
 static enum err_code turn(struct loop *l, struct err *err)
 {
@@ -477,10 +557,14 @@ static enum err_code turn(struct loop *l, struct err *err)
             LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
                 LOG_I("nodes", l->store.nodes.n));
         l->was_ready = true;
-        if (leads(l)) {
+        tend_certificates(l);
+        if (leads(l) && !has_authority(l)) {
+            wait_ms = STANDBY_MS;
+        } else if (leads(l)) {
             int64_t search_ms;
 
-            end_search(l);
+            tend_reader(l);
+            save_plan(l);
             wait_ms = reconcile_due(l);
             search_ms = start_search(l);
             wait_ms = search_ms < wait_ms ? search_ms : wait_ms;
@@ -498,10 +582,16 @@ static enum err_code turn(struct loop *l, struct err *err)
 
 enum err_code loop_run(struct loop *l, struct err *err)
 {
+    struct http *http = kube_client_http(l->client);
     enum err_code rc = ERR_OK;
 
+    http_share(http);
     while (!l->stops && rc == ERR_OK)
         rc = turn(l, err);
+    http_stop(http); /* the writers' calls end soon */
+    while (writers_n_busy(l->writers) > 0)
+        (void)!http_poll(http, HTTP_STOP_MS, NULL);
+    http_unshare(http);
     return rc;
 }
 

@@ -1,15 +1,15 @@
 /* run/loop.h - the operator: watch, and reconcile every job that has changed.
  *
- * One thread does everything: the watches enqueue the jobs that have changed, and one job at a time
- * is taken from the queue, observed, decided and acted upon. Nothing is decided before all watches
- * have reported a whole list. The health port is served from a thread of its own.
+ * The watches enqueue the jobs that have changed, and writers (run/writers.h) take them from the
+ * queue, observe, decide and act. All of that is done by one thread at a time, but for calls to the
+ * API server: while one waits, watches and other jobs go on. Nothing is decided before all watches
+ * have reported a whole list. Plans are searched for in a thread of their own (run/solver.h), one
+ * at a time; the next search begins when the store shows what the last plan takes. The health port
+ * and the metrics' port have threads, too. loop_stop() ends calls after HTTP_STOP_MS and begins no
+ * other job.
  *
- * The loop stands still while a decision searches for a plan (control/decide.h), 20 to 100 ms on 64
- * nodes, and while a call to the API server waits, which lets watches go on. Searches take a third
- * of its time at most, and jobs get 100 ms before watches have their turn. loop_stop() ends a call
- * after HTTP_STOP_MS and begins no other job.
- *
- * With a lease, only the operator that leads reconciles; the others watch, ready to take over.
+ * With a lease, only the operator that leads reconciles; the others watch and read the CA, ready to
+ * take over.
  * Layer: run. Threads: one; only loop_stop() may come from elsewhere.
  */
 #ifndef RUN_LOOP_H
@@ -22,8 +22,14 @@
 struct loop_options {
     const char *const *namespaces; /* whose jobs are looked after, NULL at the end; NULL: all */
     struct settings settings;
-    const char *health_address; /* "0.0.0.0:8081"; NULL: none */
-    const struct lease *lease;  /* NULL: this is the only operator */
+    const char *health_address;         /* "0.0.0.0:8081"; NULL: none */
+    const char *metrics_address;        /* "0.0.0.0:8443"; NULL: none */
+    struct kube_client *metrics_client; /* for that, with a loop of its own; borrowed */
+    const struct lease *lease;          /* NULL: this is the only operator */
+    const char *authority_namespace;    /* of the Secret with the CA of all jobs ... */
+    const char *authority_name;         /* ... and its name; NULL: pods have no certificates */
+    const char *reader_namespace;       /* of the Secret for who reads workers' metrics ... */
+    const char *reader_name;            /* ... and its name; NULL: none is made */
 };
 
 struct loop;

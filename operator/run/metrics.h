@@ -1,9 +1,8 @@
 /* run/metrics.h - what the operator reports about itself, in Prometheus' text format.
  *
  * Every family has its HELP and TYPE and a base unit in its name, which ends in _total if it only
- * grows. All families are in metrics.c; the alerts and the dashboard in charts/skyjob/files name no
- * others.
- * Layer: run (may use kube, api, base). Threads: any; pure but for metrics_read_process().
+ * grows. All of its own are in metrics.c; the alerts and the dashboard in charts/skyjob/files name
+ * no others. Layer: run (may use kube, api, base). Threads: any; pure but for memory.
  */
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
@@ -11,11 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/status.h"
 #include "base/buf.h"
+#include "kube/client.h"
 
-#define METRICS_BOUNDS        13
-#define METRICS_WATCHES_MAX   8
-#define METRICS_PROCESS_BYTES ((size_t)2 << 10) /* of metrics_write_process() */
+#define METRICS_BYTES       ((size_t)14 << 10) /* of metrics_write() */
+#define METRICS_BOUNDS      13
+#define METRICS_WATCHES_MAX 8
 
 /* How long reconciles took: the last of `n` are those that took longer than all bounds. */
 struct metrics_reconciles {
@@ -26,39 +27,26 @@ struct metrics_reconciles {
 void metrics_add_reconcile(struct metrics_reconciles *r, int64_t ns);
 
 struct metrics_watch {
-    const char *resource; /* its plural */
+    const char *resource; /* its plural; never freed */
     uint64_t n_events;
     uint64_t n_skipped;
 };
 
-/* Pointers are borrowed. */
 struct metrics {
     bool is_leader;
-    const struct metrics_reconciles *reconciles;
+    struct metrics_reconciles reconciles;
     uint64_t n_errors; /* reconciles that failed */
     size_t n_queued;
-    int64_t late_ms;            /* queue_late_ms() */
-    const size_t *n_jobs_in;    /* as in struct store; NULL: they have not all been listed yet */
-    size_t n_stalled;           /* likewise */
-    const uint64_t *n_requests; /* kube_client_requests() */
+    int64_t late_ms;                     /* queue_late_ms() */
+    bool has_jobs;                       /* they have all been listed */
+    size_t n_jobs_in[STATUS_STATES + 1]; /* as in struct store, like the next */
+    size_t n_stalled;
+    uint64_t n_requests[KUBE_STATUSES]; /* kube_client_requests() */
     int n_watches;
     struct metrics_watch watches[METRICS_WATCHES_MAX];
 };
 
 /* Append everything about the operator. ERR_LIMIT or ERR_NO_MEMORY. */
 MUST_CHECK enum err_code metrics_write(const struct metrics *m, struct buf *out, struct err *err);
-
-struct metrics_process {
-    double cpu_seconds;
-    double start_seconds; /* since 1970 */
-    int64_t resident_bytes;
-    int n_fds;
-};
-
-/* From /proc. ERR_IO, ERR_PROTOCOL and the codes of file_read(). */
-MUST_CHECK enum err_code metrics_read_process(struct metrics_process *out, struct err *err);
-/* Append everything about the process, under the names that all programs use. */
-MUST_CHECK enum err_code metrics_write_process(const struct metrics_process *p, struct buf *out,
-                                               struct err *err);
 
 #endif

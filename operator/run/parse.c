@@ -117,6 +117,7 @@ void parse_drop_job(struct store_job *job)
     job->trains = false;
     free(job->shown);
     job->shown = NULL;
+    store_forget_certificates(&job->certificates);
 }
 
 /* A job without a status is about to get the first state. */
@@ -229,6 +230,16 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
         (void)snprintf(out->message, sizeof out->message, "%s", message);
 }
 
+/* Is this member of its Secret in the volume? */
+static bool has_item(const struct json *volume, const char *key)
+{
+    const struct json *item = json_first(json_path(volume, "secret.items"));
+
+    while (item && strcmp(json_string(json_get(item, "key"), ""), key) != 0)
+        item = json_next(item);
+    return item;
+}
+
 static void read_own(const struct json *pod, struct seen_pod *out)
 {
     /* Reasons of a whole pod for which its node, not its worker, ended it. */
@@ -247,7 +258,10 @@ static void read_own(const struct json *pod, struct seen_pod *out)
         json_path(pod, "spec.affinity.nodeAffinity."
                        "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
+    const struct json *volume = json_first(json_path(pod, "spec.volumes"));
+    char metrics_file[NAMES_BYTES];
 
+    manifest_certificate_file(MANIFEST_METRICS, "crt", metrics_file);
     COPY(out->name, metadata(pod, "name"));
     COPY(out->uid, metadata(pod, "uid"));
     out->role = strcmp(role, "probe") == 0   ? POD_PROBE
@@ -268,6 +282,11 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     out->grace_ms = json_i64(metadata(pod, "deletionGracePeriodSeconds"), 0) * 1000;
     out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     out->memory_bytes = quantity_read(json_path(container, "resources.limits.memory"), false);
+    for (; volume; volume = json_next(volume))
+        if (strcmp(json_string(json_get(volume, "name"), ""), MANIFEST_TLS_VOLUME) == 0) {
+            out->has_tls = true;
+            out->has_metrics = has_item(volume, metrics_file);
+        }
     COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);

@@ -17,7 +17,8 @@ struct solver_case {
     struct store_view view;
     struct observed seen;
     struct decision decision;
-    int64_t took_ms; /* set by the solver */
+    int64_t decided_ms; /* of the decision before, to notice another one */
+    int64_t took_ms;    /* set by the solver */
 };
 
 /* Of any thread. */

@@ -16,6 +16,12 @@ void store_key(const char *namespace, const char *name, char out[static QUEUE_KE
 
 /* --- freeing --- */
 
+void store_forget_certificates(struct store_certificates *c)
+{
+    free(c->list);
+    *c = (struct store_certificates){.n = 0};
+}
+
 static void free_job(void *value)
 {
     struct store_job *j = value;

@@ -6,7 +6,7 @@
  * accepted which revision, whether the data is there.
  *
  * Pods of all kinds are kept, since they use up nodes; only ours with details.
- * Layer: run (may use control fleet kube http balance api base). Threads: one.
+ * Layer: run (may use control fleet kube http balance api base). Threads: those of the http loop.
  */
 #ifndef RUN_STORE_H
 #define RUN_STORE_H
@@ -33,6 +33,20 @@ struct store_spec {
     char problem[ERR_TEXT_BYTES]; /* if it is not valid */
 };
 
+/* What the Secret with the certificates of a job's pods holds. */
+struct store_certificate {
+    int slot, incarnation;
+    int64_t until_s; /* since 1970 */
+};
+struct store_certificates {
+    bool was_read;
+    bool is_there;
+    uint64_t generation; /* of the CAs in it, as in run/issuer.h */
+    int n;
+    size_t n_max;
+    struct store_certificate *list;
+};
+
 struct store_job {
     char namespace[OBSERVED_WORD_BYTES];
     char name[OBSERVED_WORD_BYTES];
@@ -54,6 +68,7 @@ struct store_job {
     struct store_spec *spec;
     struct sparse *status; /* a struct status up to its last stage */
     /* Not in the API server: */
+    bool is_written;          /* a decision about it is being applied */
     bool waits_for_nodes;     /* the last decision waited for nodes */
     bool lacks_policy;        /* reported already */
     struct unplaced unplaced; /* of the last decision */
@@ -68,6 +83,7 @@ struct store_job {
     struct seen_problem problem;
     bool has_secret; /* the key that it shares with its workers */
     struct hmac_key secret;
+    struct store_certificates certificates;
     int secret_revision; /* for whose pods its Secret was last seen to exist */
     /* A status that was decided and makes the same document as that of `shown_version`; NULL: not
      * known. */
@@ -224,6 +240,8 @@ struct store_revision *store_revisions(const struct store *s, const char *job_ke
 struct store_revision *store_next_revision(const struct store_revision *r);
 /* A pod that is left of a job of this key that is gone; NULL: none. */
 struct store_own *store_find_orphan(const struct store *s, const char *key);
+/* Have the Secret read again. */
+void store_forget_certificates(struct store_certificates *c);
 /* The worker is not to be ordered to end any more: wipe the key. */
 void store_drop_key(struct store_own *own);
 /* Keep what a worker has reported, in place of its last report. ERR_NO_MEMORY. */

@@ -167,6 +167,19 @@ struct question {
     const struct buf *text;    /* of CALL_REVISION */
 };
 
+/* Who calls a pod that speaks TLS, and what its certificate must name. */
+static enum err_code find_identity(const struct workers *w, const struct store_own *own,
+                                   struct fleet_address *to, struct err *err)
+{
+    if (!own->seen.has_tls)
+        return ERR_OK;
+    if (!w->issuer)
+        return err_set(err, ERR_INVALID, "%s speaks TLS: the operator needs --authority",
+                       own->seen.name);
+    names_worker_dns(own->job_uid, own->seen.slot, own->seen.incarnation, to->name);
+    return issuer_caller(w->issuer, own->job_uid, clock_wall_ms() / 1000, &to->identity, err);
+}
+
 /* Call a pod that may be called. */
 static enum err_code call_with(const struct workers *w, struct store_own *own,
                                const struct hmac_key *key, const struct question *q,
@@ -176,7 +189,10 @@ static enum err_code call_with(const struct workers *w, struct store_own *own,
         .store = w->store, .kind = q->kind, .revision = q->revision, .order = q->order};
     struct fleet_handler handler = {.ctx = &c, .ctx_bytes = sizeof c, .on_answer = on_answer};
     struct fleet_address to = {.port = PORT_CONTROL, .key = *key};
-    enum err_code rc = ERR_OK;
+    enum err_code rc = find_identity(w, own, &to, err);
+
+    if (rc != ERR_OK)
+        return rc;
 
     memcpy(c.job_key, own->job_key, sizeof c.job_key);
     (void)snprintf(c.namespace, sizeof c.namespace, "%.*s", (int)strcspn(c.job_key, "/"),

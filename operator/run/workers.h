@@ -6,12 +6,13 @@
  * can carry, so calls to the API server always find room. A worker that did not answer is asked
  * again after a pause that doubles each time, and all such workers share half of the calls, so that
  * any number of them leaves room for the others (fleet/fleet.h). An answer, or a pod that becomes
- * ready, ends its pauses. Layer: run. Threads: one, that of the http loop.
+ * ready, ends its pauses. Layer: run. Threads: those of the http loop.
  */
 #ifndef RUN_WORKERS_H
 #define RUN_WORKERS_H
 
 #include "control/observed.h"
+#include "run/issuer.h"
 #include "run/store.h"
 
 #define WORKERS_CALLS_MAX    128
@@ -19,11 +20,12 @@
 #define WORKERS_BUSY_MS      1000  /* no call is free */
 #define WORKERS_HALT_MS      1000
 
-/* Both are borrowed. The store's listener is called when a job should be reconciled again, also one
+/* All are borrowed. The store's listener is called when a job should be reconciled again, also one
  * that is gone, whose workers are to end. */
 struct workers {
     struct fleet *fleet;
     struct store *store;
+    struct issuer *issuer; /* NULL: no worker speaks TLS */
 };
 
 /* Send a worker's pod the observed revision, as it was written, and the addresses of all its

@@ -1,4 +1,5 @@
-/* How fast a link is on loopback, and the same bytes over a bare TCP connection beside it.
+/* How fast a link is on loopback, plain and over TLS, and the same bytes over a bare TCP connection
+ * beside it.
  *
  * Both ends are in this process: two links, two IO threads, a sending and a receiving thread.
  */
@@ -6,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "bench.h"
 #include "step.h"
 #include "tcp.h"
+#include "tls/authority.h"
 #include "wire/link.h"
 
 #define TENSOR_BYTES     (3u << 20)
@@ -19,12 +22,14 @@
 #define THROUGHPUT_COUNT 1000
 #define LATENCY_COUNT    300
 #define BARE_CHUNK_BYTES (256u << 10)
+#define TLS_NAME         "bench.test" /* of both ends */
 
 struct bench {
     struct link *links[2];
     uint8_t *tensor;
     int64_t *latencies_ns; /* filled by the receiver when each message carries its start */
     int n_messages;
+    struct tls_identity *identity; /* of both ends; NULL: plain */
 };
 
 static void or_die(enum err_code rc, const struct err *err)
@@ -44,12 +49,14 @@ static void open_end(struct bench *b, int worker)
                              .tensor_max_bytes = TENSOR_BYTES,
                              .n_slots = worker == 1 ? 4 : 2,
                              .name = "the edge",
-                             .peer_name = "the other end"};
+                             .peer_name = "the other end",
+                             .tls_name = TLS_NAME};
     struct link_params p = {
         .listen_address = "127.0.0.1",
         .worker = (uint32_t)worker,
         .edges = &edge,
         .n_edges = 1,
+        .tls = b->identity,
         .dial_timeout_ms = TIMEOUT_MS,
     };
     struct err err;
@@ -57,13 +64,44 @@ static void open_end(struct bench *b, int worker)
     or_die(link_open(&p, &b->links[worker], &err), &err);
 }
 
-static void connect_ends(struct bench *b)
+static void open_ends(struct bench *b)
 {
     struct err err;
 
+    open_end(b, 0);
+    open_end(b, 1);
     or_die(link_set_peer(b->links[0], 1, "127.0.0.1", link_port(b->links[1]), &err), &err);
     for (int i = 0; i < 2; i++)
         or_die(link_wait_ready(b->links[i], TIMEOUT_MS, &err), &err);
+}
+
+static void close_ends(struct bench *b)
+{
+    struct err err;
+
+    for (int i = 0; i < 2; i++)
+        or_die(link_close(b->links[i], TIMEOUT_MS, &err), &err);
+}
+
+/* With a CA of its own. */
+static struct tls_identity *make_identity(void)
+{
+    struct authority_pair ca = AUTHORITY_PAIR, pair = AUTHORITY_PAIR;
+    struct tls_identity *identity = NULL;
+    struct authority *a = NULL;
+    struct tls_end end;
+    struct err err;
+
+    or_die(authority_make((int64_t)time(NULL), &ca, &err), &err);
+    or_die(authority_parse(buf_text(&ca.certificate), buf_text(&ca.key), &a, &err), &err);
+    or_die(authority_issue(a, TLS_NAME, (int64_t)time(NULL), 86400, &pair, &err), &err);
+    end = (struct tls_end){buf_text(&ca.certificate), buf_text(&pair.certificate),
+                           buf_text(&pair.key)};
+    or_die(tls_identity_new(&end, &identity, &err), &err);
+    authority_free(a);
+    authority_pair_deinit(&ca);
+    authority_pair_deinit(&pair);
+    return identity;
 }
 
 static void *receive_all(void *arg)
@@ -126,13 +164,13 @@ static void bench_latency(struct bench *b, const char *p50, const char *p99, uin
 }
 
 /* What a message costs beside its bytes: all threads of both ends, woken up for each. */
-static void bench_message_cpu(struct bench *b)
+static void bench_message_cpu(struct bench *b, const char *row)
 {
     int n = bench_rounds(LATENCY_COUNT);
     double cpu = step_cpu_seconds();
 
     (void)run(b, n, SMALL_BYTES, true);
-    bench_print("link.cpu_per_message", (step_cpu_seconds() - cpu) / n * 1e6, "us",
+    bench_print(row, (step_cpu_seconds() - cpu) / n * 1e6, "us",
                 "CPU time of both ends for a message of 1 KiB, one at a time");
 }
 
@@ -201,15 +239,24 @@ static void bench_cost(double cpu_seconds_per_byte)
     step_deinit(&s);
 }
 
-static void bench_throughput(struct bench *b)
+/* Bytes per second and CPU seconds per byte, of both ends. */
+static double measure(struct bench *b, int n, double *out_cpu)
 {
-    int n = bench_rounds(THROUGHPUT_COUNT);
     double cpu = step_cpu_seconds();
     int64_t ns = run(b, n, TENSOR_BYTES, false);
-    double mb_per_s = (double)n * TENSOR_BYTES * 1e3 / (double)ns;
+
+    *out_cpu = (step_cpu_seconds() - cpu) / ((double)n * TENSOR_BYTES);
+    return (double)n * TENSOR_BYTES * 1e3 / (double)ns;
+}
+
+/* Returns the throughput. */
+static double bench_throughput(struct bench *b)
+{
+    int n = bench_rounds(THROUGHPUT_COUNT);
+    double cpu;
+    double mb_per_s = measure(b, n, &cpu);
     double bare;
 
-    cpu = (step_cpu_seconds() - cpu) / ((double)n * TENSOR_BYTES);
     bare = bare_mb_per_s(b->tensor, n);
     bench_print("link.throughput", mb_per_s, "MB/s", "tensors of 3 MiB one way on loopback");
     bench_print("link.cpu_per_byte", cpu * 1e9, "ns",
@@ -217,32 +264,47 @@ static void bench_throughput(struct bench *b)
     bench_print("link.of_bare_tcp", mb_per_s / bare, "ratio",
                 "the same bytes over a bare TCP connection, no checksum, no copy");
     bench_cost(cpu);
+    return mb_per_s;
+}
+
+static void bench_tls_throughput(struct bench *b, double plain_mb_per_s)
+{
+    double cpu;
+    double mb_per_s = measure(b, bench_rounds(THROUGHPUT_COUNT), &cpu);
+
+    bench_print("link.tls.throughput", mb_per_s, "MB/s",
+                "tensors of 3 MiB one way on loopback, mutual TLS");
+    bench_print("link.tls.cpu_per_byte", cpu * 1e9, "ns", "CPU time of both ends, with TLS");
+    bench_print("link.tls.of_plain", mb_per_s / plain_mb_per_s, "ratio",
+                "throughput with TLS over that without");
 }
 
 int main(int argc, char **argv)
 {
     struct bench b = {.tensor = malloc(TENSOR_BYTES),
                       .latencies_ns = calloc(THROUGHPUT_COUNT, sizeof(int64_t))};
+    double plain_mb_per_s;
 
     (void)argc;
     step_setup(argv, 1);
     if (!b.tensor || !b.latencies_ns)
         return 1;
     memset(b.tensor, 0x5a, TENSOR_BYTES);
-    open_end(&b, 0);
-    open_end(&b, 1);
-    connect_ends(&b);
-
-    bench_throughput(&b);
+    open_ends(&b);
+    plain_mb_per_s = bench_throughput(&b);
     bench_latency(&b, "link.latency.3MiB.p50", "link.latency.3MiB.p99", TENSOR_BYTES);
     bench_latency(&b, "link.latency.1KiB.p50", "link.latency.1KiB.p99", SMALL_BYTES);
-    bench_message_cpu(&b);
+    bench_message_cpu(&b, "link.cpu_per_message");
+    close_ends(&b);
 
-    for (int i = 0; i < 2; i++) {
-        struct err err;
-
-        or_die(link_close(b.links[i], TIMEOUT_MS, &err), &err);
-    }
+    b.identity = make_identity();
+    open_ends(&b);
+    bench_tls_throughput(&b, plain_mb_per_s);
+    bench_latency(&b, "link.tls.latency.3MiB.p50", "link.tls.latency.3MiB.p99", TENSOR_BYTES);
+    bench_latency(&b, "link.tls.latency.1KiB.p50", "link.tls.latency.1KiB.p99", SMALL_BYTES);
+    bench_message_cpu(&b, "link.tls.cpu_per_message");
+    close_ends(&b);
+    tls_identity_free(b.identity);
     free(b.latencies_ns);
     free(b.tensor);
     return 0;

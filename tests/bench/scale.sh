@@ -23,7 +23,7 @@ fi
 n_few=${SCALE_FEW:-100} n_jobs=${SCALE_JOBS:-1000} n_nodes=${SCALE_NODES:-1000}
 n_finished=${SCALE_FINISHED:-10000} n_relist=${SCALE_RELIST:-5000}
 port=$((20000 + RANDOM % 10000)) running=() failed=0
-operator_options=(--health-address "127.0.0.1:$port")
+operator_options=(--health-address "127.0.0.1:$port" --metrics-address "127.0.0.1:$((port + 1))" --authority skyjob-system/skyjob-ca)
 
 finish() {
     [ ${#running[@]} = 0 ] || kill "${running[@]}" 2>/dev/null
@@ -35,7 +35,7 @@ at_exit finish
 # send METHOD TYPE: for each line of a path, a tab and a body
 send() {
     local server token
-    server=$(sed -n 's/.*server: //p' "$KUBECONFIG") token=$(sed -n 's/.*{token: \(.*\)}/\1/p' "$KUBECONFIG")
+    server=$(sed -n 's/.*server: //p' "$KUBECONFIG") token=$(admin_token)
     awk -F '\t' -v method="$1" -v type="$2" -v server="$server" -v token="$token" -v ca="$dir/api/certs/apiserver.crt" '{
         gsub(/["\\]/, "\\\\&", $2)
         printf("%surl = \"%s%s\"\nrequest = %s\ncacert = \"%s\"\nheader = \"Authorization: Bearer %s\"\nheader = \"Content-Type: %s\"\n" \
@@ -64,7 +64,7 @@ end_jobs() { # end_jobs NAME COUNT STATUS: as the operator leaves them
 }
 
 # --- what is measured ---
-metrics() { curl -s "http://127.0.0.1:$port/metrics"; }
+metrics() { metrics_at $((port + 1)); }
 # metric NAME: the sum of its samples, whatever their labels
 metric() { metrics | awk -v name="$1" '{ family = $1; sub(/[{].*/, "", family) } family == name { n += $2 } END { printf("%.0f\n", n) }'; }
 peak_mib() { awk '/VmHWM/ { printf("%.1f", $2 / 1024) }' "/proc/$operator/status"; }
@@ -117,14 +117,20 @@ relist() {
     row relist_mib "$(peak_mib)"
 }
 
-hack/cluster/build.sh scale >&2 && operator_set_up >&2 || exit 1
+# A CA that hollow has too.
+make_ca() {
+    mkdir "$dir/ca" && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=skyjob \
+        -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign -keyout "$dir/ca/tls.key" -out "$dir/ca/tls.crt" 2>/dev/null &&
+        cp "$dir/ca/tls.crt" "$dir/ca/ca.crt" && kubectl -n skyjob-system create secret generic skyjob-ca --from-file="$dir/ca" >/dev/null
+}
+hack/cluster/build.sh scale >&2 && operator_set_up >&2 && make_ca || exit 1
 # Pods are at loopback addresses of their own, where hollow listens.
 "$BIN/kwok" --kubeconfig "$KUBECONFIG" --manage-all-nodes=false --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake \
     --node-lease-duration-seconds=120 --cidr 127.48.0.0/16 >"$dir/kwok.log" 2>&1 &
 running+=($!)
 "$BIN/kube-scheduler" --kubeconfig "$KUBECONFIG" --leader-elect=false --secure-port 0 >"$dir/scheduler.log" 2>&1 &
 running+=($!)
-(ulimit -Sn 10000 && exec "$OUT/tests/support/hollow" 127.48.0.0 8192) >"$dir/hollow.log" 2>&1 &
+(ulimit -Sn 10000 && exec "$OUT/tests/support/hollow" 127.48.0.0 8192 "$dir/ca") >"$dir/hollow.log" 2>&1 &
 running+=($!)
 case $1 in
 few) train few "$n_few" ;;

@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/schedule.h"
 #include "base/clock.h"
 #include "bench.h"
 #include "nn/gemm.h"
-#include "train/schedule.h"
 
 #define PEAK_SIZE     1024
 #define MASKED_SHARE  0.15

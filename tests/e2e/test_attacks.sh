@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a tenant of the same cluster can do to other tenants' jobs, tried on a real cluster whose
-# network enforces no policies: orders and questions from a pod in another namespace, floods of
-# connections, forged pods. Prints TAP. Leaves the cluster up; nothing of the test stays in it.
+# network enforces no policies: orders and questions from a pod in another namespace, with and without
+# certificates, floods of connections, forged pods. Prints TAP. Leaves the cluster up; nothing of the test stays in it.
 # Objects that no parser likes, and too many of them: tests/integration/test_tenants.sh.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -9,7 +9,6 @@ ns=skyjob-victim # where the jobs are
 evil=skyjob-intruder
 # shellcheck source=tests/support/cluster.sh
 . tests/support/cluster.sh
-worker=skyjob/worker:$(cat VERSION)
 node=$CLUSTER_NAME-worker
 
 e() { kubectl -n "$evil" "$@"; }
@@ -60,17 +59,17 @@ spec:
   nodeName: $node
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: worker, image: "$worker", imagePullPolicy: Never, command: [bash, -c, $4], resources: {requests: {cpu: 0, memory: 0}, limits: {cpu: 10m, memory: 16Mi}}}
+  - {name: worker, image: "$shell", imagePullPolicy: Never, command: [bash, -c, $4], resources: {requests: {cpu: 0, memory: 0}, limits: {cpu: 10m, memory: 16Mi}}}
 Y
 }
 
 setup() {
-    hack/cluster/up.sh && hack/install.sh || exit 1
+    hack/cluster/up.sh && hack/install.sh && load_shell || exit 1
     kubectl delete namespace $ns $evil --ignore-not-found --wait
     kubectl create namespace $ns && kubectl create namespace $evil || exit 1
     trap restore EXIT
     trap 'exit 130' INT TERM
-    e run intruder --image="$worker" --image-pull-policy=Never --restart=Never \
+    e run intruder --image="$shell" --image-pull-policy=Never --restart=Never \
         --overrides='{"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "tolerations": [{"operator": "Exists"}]}}' \
         --command -- sleep infinity &&
         e wait --for=condition=Ready pod/intruder --timeout=60s
@@ -86,7 +85,7 @@ restore() {
 setup >&2 || exit 1
 
 # --- orders and questions from a stranger ---
-# What a worker answers to a request of the intruder: the status line and the body.
+# What comes back to a request of the intruder, which has no certificate: the end of the connection.
 ask() { # ask IP METHOD PATH [BODY]
     local body=${4:-}
     intruder "exec 3<>/dev/tcp/$1/7070 || exit 1
@@ -107,12 +106,12 @@ first_revision() {
     until is_past $victim 0; do
         for slot in 0 1; do
             answer=$(ask "$(ip_of $victim $slot)" POST /v1/revision "$false_one" 2>/dev/null)
-            [[ $answer != *' 200 '* ]] || { echo "taken: $answer"; return 1; }
-            [[ $answer != *' 403 '* ]] || n=$((n + 1))
+            [[ $answer != *HTTP* ]] || { echo "answered: $answer"; return 1; }
+            n=$((n + 1))
         done
         [ "$SECONDS" -lt "$deadline" ] || { echo 'the job did not start'; return 1; }
     done
-    echo "$n revisions refused"
+    echo "$n revisions not answered"
     completes $victim && undisturbed $victim
 }
 check "a stranger's revision is refused, and the job trains on as planned" first_revision
@@ -121,10 +120,9 @@ victim=steady
 start_steady() { job $victim 100000 && until_true 120 is_past $victim 5; }
 check 'a job trains while it is attacked' start_steady
 leader() { ip_of $victim 0; }
-tells_nothing() { # the answer names neither revision, slot nor step
-    local answer=$1
-    echo "$answer"
-    [[ $answer == *' 403 '* ]] && ! sed '1,/^\r*$/d' <<<"$answer" | grep -E '[0-9]|revision|slot|step'
+tells_nothing() { # nothing comes back but, perhaps, an alert
+    echo "$1"
+    [ "${#1}" -lt 16 ] && [[ $1 != *HTTP* ]]
 }
 status_refused() { tells_nothing "$(ask "$(leader)" GET /v1/status)"; }
 check 'the status page tells a stranger nothing' status_refused
@@ -140,12 +138,87 @@ signed_wrong() {
 check 'a request with a forged signature is refused' signed_wrong
 key_is_secret() { # the key is in a Secret, and in nothing else that is written down
     local key
-    key=$(k get secrets -o json | jq -r '.items[] | select(.metadata.ownerReferences[0].name == "'$victim'") | .data[]' | head -n 1)
+    key=$(k get secret "$victim-key" -o jsonpath='{.data.key}')
     [ "${#key}" -ge 40 ] || { echo 'no Secret of the job'; return 1; }
     ! { k get sj,pods,configmaps,events -o json; k logs -l "skyjob.dev/job=$victim" --tail=-1
         kubectl -n skyjob-system logs -l app.kubernetes.io/component=operator --tail=-1; } | grep -F -e "$key" -e "$(base64 -d <<<"$key" | od -An -tx1 | tr -d ' \n')"
 }
 check 'the key of a job is in no log, status, event or environment' key_is_secret
+no_dumps() { # what is there of such a process belongs to root
+    local node owner n=0
+    for node in $(kubectl get nodes -o 'jsonpath={.items[*].metadata.name}'); do
+        for owner in $(docker exec "$node" sh -c 'for p in /proc/[0-9]*; do case $(cat $p/comm) in skyjob-*) stat -c %u $p/environ ;; esac; done' 2>/dev/null); do
+            [ "$owner" = 0 ] && n=$((n + 1)) || return
+        done
+    done
+    echo "$n processes"
+    [ "$n" -ge 4 ]
+}
+check 'operators and workers cannot be dumped or traced by others of their user' no_dumps
+
+# --- certificates ---
+# over_tls PORT OPTION...: what the leader answers to a request over TLS, with these options of openssl
+over_tls() {
+    local port=$1 here=$((20000 + RANDOM % 10000)) pod forward; shift
+    pod=$(k get pods -l "skyjob.dev/job=$victim,skyjob.dev/slot=0" -o name)
+    k port-forward "$pod" "$here:$port" >/dev/null 2>&1 &
+    forward=$!
+    until_true 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$here" 2>/dev/null
+    {
+        if [ "$port" = 7071 ]; then
+            printf 'GET /skyjob HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: skyjob.v1\r\n\r\n'
+        else
+            printf 'GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+        fi
+        sleep 2
+    } | timeout 10 openssl s_client -quiet -connect "127.0.0.1:$here" "$@" 2>/dev/null | tr -d '\0'
+    kill "$forward"
+    wait "$forward" 2>/dev/null
+}
+silent() { # silent PORT OPTION...
+    local answer
+    answer=$(over_tls "$@") && echo "$answer"
+    [[ $answer != *HTTP* ]]
+}
+certificate_of() { # certificate_of JOB POD FILE: written to FILE.crt and FILE.key
+    k get secret "$1-certificates" -o json | jq -r ".data[\"$2.crt\"]" | base64 -d >"$3.crt" && [ -s "$3.crt" ] &&
+        k get secret "$1-certificates" -o json | jq -r ".data[\"$2.key\"]" | base64 -d >"$3.key" && [ -s "$3.key" ]
+}
+papers=$(mktemp -d)
+neighbour_is_let_in() { # else the next tests would show nothing
+    certificate_of $victim w1-1 "$papers/own" || return
+    over_tls 7071 -cert "$papers/own.crt" -key "$papers/own.key" >"$papers/text" # ends as the port-forward that it kills
+    head -n 1 "$papers/text"
+    grep -q '^HTTP/1.1 101' "$papers/text" && silent 7070 -cert "$papers/own.crt" -key "$papers/own.key"
+}
+check "a worker of the job has the tensor port open to it, and not the control port" neighbour_is_let_in
+without_certificate() { silent 7070 && silent 7071; }
+check 'a stranger without a certificate gets no answer' without_certificate
+of_another_job() {
+    certificate_of early w0-1 "$papers/other" && silent 7070 -cert "$papers/other.crt" -key "$papers/other.key" && silent 7071 -cert "$papers/other.crt" -key "$papers/other.key"
+}
+check 'the certificate of another job opens nothing' of_another_job
+of_own_ca() { # with the names that are let in
+    local name uid
+    uid=$(uid_of $victim)
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=mine -keyout "$papers/ca.key" -out "$papers/ca.crt" 2>/dev/null || return
+    for name in operator w1-1; do
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=me -keyout "$papers/$name.key" -out "$papers/$name.csr" 2>/dev/null &&
+            openssl x509 -req -in "$papers/$name.csr" -CA "$papers/ca.crt" -CAkey "$papers/ca.key" -CAcreateserial -days 2 \
+                -extfile <(echo "subjectAltName=DNS:$name.$uid.skyjob.internal") -out "$papers/$name.crt" 2>/dev/null &&
+            silent 7070 -cert "$papers/$name.crt" -key "$papers/$name.key" && silent 7071 -cert "$papers/$name.crt" -key "$papers/$name.key" || return
+    done
+}
+check 'the right name from a CA of its own opens nothing' of_own_ca
+old_versions() { silent 7070 -tls1_2 -cert "$papers/own.crt" -key "$papers/own.key" && silent 7071 -tls1_2 -cert "$papers/own.crt" -key "$papers/own.key"; }
+check 'TLS 1.2 is not spoken' old_versions
+not_disturbed() {
+    local before
+    before=$(step_of $victim)
+    until_true 60 is_past $victim "$((before + 5))" && undisturbed $victim
+}
+check 'all that disturbs no training' not_disturbed
+rm -rf "$papers"
 
 # --- floods ---
 flood() { # flood PORT CONNECTIONS SECONDS: each sends a byte of a request now and then, and comes back

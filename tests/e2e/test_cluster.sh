@@ -38,6 +38,12 @@ setup() {
 } >&2
 setup
 
+tested() {
+    helm test skyjob -n skyjob-system || { kubectl -n skyjob-system logs skyjob-check; return 1; }
+    ! kubectl -n skyjob-system get pods,clusterroles,clusterrolebindings -o name | has skyjob-check
+}
+check 'helm test finds the operator ready, and nothing of it stays' tested
+
 # --- a job from apply to Complete ---
 whole_job() { k apply -f manifests/samples/mnli.yaml && complete mnli 420; }
 check 'the sample job trains to Complete in a restricted namespace' whole_job
@@ -129,6 +135,13 @@ operator_deleted() {
         is_in_revision calm 1
 }
 check 'a job whose operator is deleted goes on in its first revision' operator_deleted
+no_old_operator() { ! kubectl -n skyjob-system get pods -o name | grep -Fx -f "$work/operators"; }
+upgraded() { # other operators, the same workers
+    job kept 400 && until_true 90 has_stepped kept && uids kept >"$work/before" && kubectl -n skyjob-system get pods -o name >"$work/operators" || return
+    helm upgrade skyjob charts/skyjob -n skyjob-system --reuse-values --set log.level=debug --wait --timeout 120s && until_true 60 no_old_operator || return
+    complete kept && is_in_revision kept 1 && uids kept | diff "$work/before" - && [ "$(field kept '{.status.restarts}')" = 0 ]
+}
+check 'the chart is upgraded while a job trains, and no worker starts again' upgraded
 # A kubelet that has begun with the 60 s that the garbage collector gives, which are for workers that are drained,
 # takes no less when the operator asks: the workers are ordered to end as well.
 deleted_midway() {
@@ -171,7 +184,9 @@ pull_failed() { k get sj pulls -o jsonpath='{.status.conditions[*].reason}' | ha
 check 'an image that cannot be pulled is a condition' no_image
 k delete sj --all --timeout=60s >/dev/null 2>&1
 
-kubectl delete namespace $ns --wait >/dev/null 2>&1
-uninstalled() { helm uninstall skyjob -n skyjob-system --wait && kubectl get crd skyjobs.skyjob.dev; }
+uninstalled() { job left 400 && until_true 90 has_stepped left && helm uninstall skyjob -n skyjob-system --wait && kubectl get crd skyjobs.skyjob.dev; }
 check 'helm uninstall removes the operator and keeps the CRD' uninstalled
+left() { k get sj left && k delete sj left --timeout=60s && until_true 120 leftovers left; }
+check 'a job that is left can be deleted without an operator, and leaves nothing' left
+kubectl delete namespace $ns --wait >/dev/null 2>&1
 tap_end

@@ -59,7 +59,7 @@ spec:
   nodeSelector: {kubernetes.io/hostname: $2}
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: idle, image: "$worker", imagePullPolicy: Never, command: [sleep, infinity], resources: {requests: {cpu: $3, memory: $4}}}
+  - {name: idle, image: "$shell", imagePullPolicy: Never, command: [sleep, infinity], resources: {requests: {cpu: $3, memory: $4}}}
 Y
     k wait --for=condition=Ready "pod/$1" --timeout=60s
 }
@@ -96,7 +96,7 @@ take_cpu() { docker exec -d "$1" sh -c 'echo $$ >/run/skyjob-taker; while :; do 
 leave_cpu() { docker exec "$1" sh -c 'kill "$(cat /run/skyjob-taker)" && rm /run/skyjob-taker'; }
 
 setup() {
-    hack/cluster/up.sh && hack/install.sh || exit 1
+    hack/cluster/up.sh && hack/install.sh && load_shell || exit 1
     kubectl delete namespace $ns --ignore-not-found --wait
     kubectl create namespace $ns || exit 1
     before=("$(cpus_of "$large")" "$(cpus_of "$half")" "$(cpus_of "$quarter")")
@@ -305,15 +305,7 @@ fast_link "$half" >/dev/null 2>&1
 # --- probes that cannot do their work ---
 # On one node the image of this job is missing, on one its probe crashes, on one it tells nonsense.
 make_odd() {
-    cat >"$work/skyjob-worker" <<'S'
-#!/bin/sh
-case $SKYJOB_NODE in
-*-worker) echo 'quite fast' >/dev/termination-log; exit 0 ;;
-*-worker2) echo 'no such device' >/dev/termination-log; exit 3 ;;
-*) exec /usr/local/bin/skyjob-worker "$@" ;;
-esac
-S
-    chmod 755 "$work/skyjob-worker"
+    gcc -O2 -static -o "$work/skyjob-worker" tests/support/odd_probe.c || return
     printf 'FROM %s\nCOPY skyjob-worker /usr/local/sbin/\n' "$worker" >"$work/Dockerfile"
     docker_build -t "$odd" "$work" && hack/cluster/load.sh "$odd" && docker exec "$quarter" ctr -n k8s.io images rm "$odd"
 }

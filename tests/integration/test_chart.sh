@@ -16,7 +16,7 @@ finish() {
 }
 at_exit finish
 
-render() { helm template rel charts/skyjob --namespace ns --kube-version 1.34 "$@"; }
+render() { helm template rel charts/skyjob --namespace ns --kube-version 1.34 --skip-tests "$@"; }
 refused() { # refused WORD HELM-ARGUMENT...: the values' schema says no and names what is wrong
     local word=$1; shift
     ! render "$@" >"$dir/text" 2>&1 && grep -q -- "$word" "$dir/text"
@@ -28,7 +28,8 @@ bad_values() {
     refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
         refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud &&
         refused replicas --set replicas=0 && refused workerUser --set workerUser=0 &&
-        refused metrics.alerts --set metrics.alerts.enable=true
+        refused metrics.alerts --set metrics.alerts.enable=true && refused /metrics/port --set metrics.port=80 &&
+        refused 'need metrics.enabled' --set metrics.enabled=false,metrics.podMonitor.enabled=true
 }
 operators() { # of several one may be taken away at a time
     # shellcheck disable=SC2016 # the kubelet fills it in
@@ -36,12 +37,12 @@ operators() { # of several one may be taken away at a time
         grep -qF -- '- --leader-election=$(POD_NAMESPACE)/rel-skyjob-operator' "$dir/text" &&
         ! render --set replicas=1 | has PodDisruptionBudget
 }
-some_namespaces() { # a Role in each, and for the cluster only nodes
+some_namespaces() { # a Role in each, and for the cluster only nodes and metrics
     render --set 'watchNamespaces={team,other}' --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
         grep -q -- '- --namespace=team' "$dir/text" && grep -q -- '- --namespace=other' "$dir/text" &&
         [ "$(grep -A4 -x 'kind: Role' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
         [ "$(grep -A4 -x 'kind: RoleBinding' "$dir/text" | grep -c '^  namespace: \(team\|other\)$')" = 2 ] &&
-        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods &&
+        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 3 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods &&
         refused watchNamespaces --set 'watchNamespaces={team,team}'
 }
 keeps_crd() {
@@ -70,7 +71,7 @@ limits() {
 }
 network_policy() {
     # shellcheck disable=SC2016 # the kubelet fills it in
-    render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" &&
+    render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" && grep -q 'port: 8443' "$dir/text" &&
         render -s templates/deployment.yaml | has -F -- '- --operator-pods=$(POD_NAMESPACE)/app.kubernetes.io/name=skyjob,app.kubernetes.io/instance=rel,app.kubernetes.io/component=operator' &&
         render --set networkPolicy.enabled=false >"$dir/text" && grep -q -- '- --network-policy=off' "$dir/text" &&
         ! grep -qx 'kind: NetworkPolicy' "$dir/text"
@@ -82,7 +83,7 @@ probe_priority() { # one of the chart's own, another one, or none
     render --set probePriorityClass.create=false >"$dir/text" && ! grep -q '^kind: PriorityClass\|probe-priority-class' "$dir/text" &&
         render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
 }
-families() { grep -oE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c | tr -d '"' | sort -u; }
+families() { grep -ohE '"(skyjob|process)_[a-z_]+"' operator/run/metrics.c worker/train/metrics.c common/base/process.c | tr -d '"' | sort -u; }
 named_in() { grep -ohE '(skyjob|process)_[a-z_]+' "$@" | sed -E 's/_(bucket|sum|count)$//' | sort -u; }
 known_families() { # an alert on a metric that is not there would never fire
     local file
@@ -90,10 +91,45 @@ known_families() { # an alert on a metric that is not there would never fire
         named_in "$file" | has . && ! comm -13 <(families) <(named_in "$file") | grep . || return
     done
 }
+worker_metrics() { # on demand, to who has the certificate, from pods that are named
+    local on='metrics.workers.enabled=true,metrics.workers.podMonitor.enabled=true' secret=rel-skyjob-worker-metrics
+    ! render | has 'metrics-secret\|worker-metrics' || return
+    render --set "$on,metrics.workers.from.namespace=mon,metrics.workers.from.labels.a=b,metrics.workers.from.labels.c=d" >"$dir/text" &&
+        grep -q -- '- --worker-metrics=on$' "$dir/text" && grep -q -- '--metrics-readers=mon/a=b,c=d"$' "$dir/text" &&
+        grep -q -- "- --metrics-secret=.(POD_NAMESPACE)/$secret$" "$dir/text" &&
+        grep -q "variables.it.metadata.name in \['rel-skyjob-ca', '$secret'\]" "$dir/text" &&
+        grep -A1 -F "resourceNames: [$secret]" "$dir/text" | has 'verbs: \[get, patch\]' && [ "$(grep -cF "{name: $secret, key: " "$dir/text")" = 3 ] &&
+        grep -A1 -x '  namespaceSelector:' "$dir/text" | has 'any: true' || return
+    render --set "$on,tls.certManager=true" >"$dir/text" && grep -q "variables.it.metadata.name in \['$secret'\]" "$dir/text" &&
+        grep -A1 'reads workers. metrics$' "$dir/text" | has 'verbs: \[create\]' || return
+    render --set "$on,tls.enabled=false" --set 'watchNamespaces={team}' >"$dir/text" && grep -q -- '- --worker-metrics=on$' "$dir/text" &&
+        ! grep -q "metrics-secret\|$secret\|scheme: https" "$dir/text" && grep -qF 'matchNames: ["team"]' "$dir/text" &&
+        refused metrics/workers/from --set metrics.workers.from.labels.a=b
+}
+serves_metrics() { # with the rights for that, and those of who reads them
+    render >"$dir/text" && grep -q -- '- --metrics-address=0.0.0.0:8443$' "$dir/text" && grep -A1 -x '            - name: metrics' "$dir/text" | has 8443 &&
+        grep -q tokenreviews "$dir/text" && grep -A11 -x '  name: rel-skyjob-metrics-reader' "$dir/text" | has -F 'nonResourceURLs: [/metrics]' &&
+        render --set metrics.enabled=false >"$dir/text" && ! grep -q -- '-metrics\|metrics-\|tokenreviews\|8443' "$dir/text"
+}
+# Both monitors have the operators scraped as an account that may do that only, and verify the certificate that the
+# operator has by its name in the code.
+monitors() {
+    local monitor name
+    name=metrics.$(sed -n 's/^#define NAMES_DOMAIN *"\(.*\)"$/\1/p' common/api/names.h)
+    for monitor in podMonitor serviceMonitor; do
+        render --set "metrics.$monitor.enabled=true" >"$dir/text" && grep -A16 -ix "kind: $monitor" "$dir/text" | has -- -operator || return
+        grep -A14 -x ' *- port: metrics' "$dir/text" >"$dir/endpoint" && grep -q 'scheme: https' "$dir/endpoint" &&
+            grep -A1 'name: rel-skyjob-scraper' "$dir/endpoint" | has 'key: token' && grep -q "serverName: $name" "$dir/endpoint" &&
+            grep -A1 'name: rel-skyjob-ca' "$dir/endpoint" | has 'key: ca.crt' && ! grep -q insecure "$dir/endpoint" || return
+        grep -A1 'kind: ServiceAccount' "$dir/text" | has 'name: rel-skyjob-scraper' && grep -qx 'type: kubernetes.io/service-account-token' "$dir/text" &&
+            [ "$(grep -cx '  name: rel-skyjob-metrics-reader' "$dir/text")" = 2 ] || return # the role, and its binding
+        render --set "tls.enabled=false,metrics.tokenSecret=mine,metrics.$monitor.enabled=true" >"$dir/text" && grep -q 'insecureSkipVerify: true' "$dir/text" &&
+            grep -A1 'name: mine' "$dir/text" | has 'key: token' && ! grep -q 'serverName\|scraper' "$dir/text" || return
+    done
+}
 monitoring() { # on demand, and what is rendered is what the files have
-    local all='metrics.podMonitor.enabled=true,metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
-    ! render | has 'monitoring.coreos.com\|grafana' && render --set "$all" >"$dir/text" || return
-    grep -A2 -x '  podMetricsEndpoints:' "$dir/text" | has 'port: health' && grep -q 'grafana_dashboard: "1"' "$dir/text" || return
+    local all='metrics.alerts.enabled=true,metrics.dashboard.enabled=true' alert
+    ! render | has 'monitoring.coreos.com\|grafana' && render --set "$all" >"$dir/text" && grep -q 'grafana_dashboard: "1"' "$dir/text" || return
     [ "$(grep -c ' alert: ' charts/skyjob/files/alerts.yaml)" = 5 ] || return
     while read -r alert; do
         grep -q -- "- alert: $alert$" "$dir/text" || return
@@ -125,6 +161,13 @@ rights() { # all that the operator's account may, in its own namespace and in an
             sed -n 's/^\([a-z][^ ]*\) *\[\] *\(\[[^]]*\]\) *\(\[[^]]*\]\) *$/\1 \2 \3/p' | sed 's/ \[\]//' | grep -v '^selfsubject' | LC_ALL=C sort
     done >"$dir/rights"
     diff -u tests/golden/rights.txt "$dir/rights"
+}
+encrypts() {
+    local ca=rel-skyjob-operator-ca
+    render >"$dir/text" && grep -q -- '- --authority=.(POD_NAMESPACE)/rel-skyjob-ca$' "$dir/text" && ! grep -q cert-manager.io "$dir/text" || return
+    render --set tls.certManager=true >"$dir/text" && grep -q -- '- --authority=' "$dir/text" && grep -qx 'kind: Certificate' "$dir/text" &&
+        ! grep -A14 "^  name: $ca$" "$dir/text" | has 'create\|patch' || return
+    render --set tls.enabled=false >"$dir/text" && ! grep -q -- "--authority=\|$ca" "$dir/text" && grep -A1 'resources: \[secrets\]' "$dir/text" | has 'verbs: \[get, create\]'
 }
 users_may() { # (the test API does not run the controller that adds roles to others)
     kubectl get clusterrole skyjob-view -o yaml | has 'aggregate-to-view: "true"' &&
@@ -159,9 +202,13 @@ check 'values reach the deployment' sets_values
 check 'images come from one registry, or each from its own, by tag or digest' images
 check 'calls to the API server and the spread of operators can be set' limits
 check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
+check 'workers and operator have certificates, of a CA of their own or of cert-manager' encrypts
 check 'probes get a priority class below everything else, another one, or none' probe_priority
-check 'alerts and dashboard name only metrics that the operator writes' known_families
-check 'PodMonitor, PrometheusRule and dashboard are there on demand' monitoring
+check 'alerts and dashboard name only metrics that operator and workers write' known_families
+check 'metrics are served unless told otherwise' serves_metrics
+check 'PodMonitor and ServiceMonitor scrape with a token and verify the certificate' monitors
+check 'alerts and dashboard are there on demand' monitoring
+check 'workers serve metrics on demand, and only to who may read them' worker_metrics
 check 'users of pods are as the image has them, others, or none' security
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights that it needs, and no others' rights

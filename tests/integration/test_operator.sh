@@ -604,8 +604,10 @@ gives_up() {
     kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' && until_true 10 none_run
 }
 suspend() { kubectl patch sj "$1" --type merge -p "{\"spec\":{\"suspend\":$2}}" >/dev/null; } # suspend JOB true|false
-gives_back() { # gives_back JOB: all its pods go, once there is a checkpoint
-    suspend "$1" true && until_true 30 is "$1" Suspended 'True Suspended' && until_true 20 no_pods && field "$1" '{.status.state}: {.status.message}' &&
+# gives_back JOB: all its pods go, once there is a checkpoint; but for those that have trained to the end meanwhile, which stay
+# for their logs
+gives_back() {
+    suspend "$1" true && until_true 30 is "$1" Suspended 'True Suspended' && until_true 20 none_run && field "$1" '{.status.state}: {.status.message}' &&
         [ "$(field "$1" '{.status.stages}')" = '[]' ] && field "$1" '{.status.message}' | has '^Suspended with a checkpoint of step [1-9]'
 }
 suspended() { # twice, and the operator dies in between
@@ -767,11 +769,12 @@ loses_operator() {
     completes steady && [ "$(field steady '{.status.revision} {.status.restarts}')" = '1 0' ] &&
         [ "$(workers_of steady)" = 'w0-1 w1-1 w2-1 ' ]
 }
+start_later_operator() { local operator_options=(--worker-image missing:1) && start_operator; }
 operator_away() { # a pod is lost, and the job ends, while nobody looks
     steps=300 job alone "$stages3" && trains alone || return
     kill_operator TERM
     kubectl delete "$(worker_pod alone 0)" --grace-period=1 >/dev/null
-    start_operator
+    start_later_operator
     until_true 30 revision_is alone 2 && until_true 30 is alone Running 'True Training' || return
     kill_operator KILL
     until_true 60 grep -q '"msg":"evaluated","step":300,' "$dir"/agent/logs/alone-* || return
@@ -826,8 +829,15 @@ restore() { # the operator sees the server only once that has passed the version
     kill -CONT "$operator" && return "$rc"
 }
 # In the older state the job has not lost the worker that it has lost since, and another job is not there yet.
+# As if it had crashed then. A job may be done before the API server has been stopped and started again.
+snapshot() {
+    local etcd rc=0
+    etcd=$(cat "$dir/api/etcd.pid") && rm -rf "$dir/snapshot" && kill -STOP "$etcd" || return
+    cp -a "$dir/api/etcd" "$dir/snapshot" || rc=1
+    kill -CONT "$etcd" && return "$rc"
+}
 restored() {
-    stages=$stages2 long_one kept old && trains old && pause && rm -rf "$dir/snapshot" && cp -a "$dir/api/etcd" "$dir/snapshot" && resume &&
+    stages=$stages2 long_one kept old && trains old && snapshot &&
         steps=20000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
         until_true 30 revision_is old 2 && trains old 200 && restore &&
         until_true 60 no_workers_of young && completes old 180 && long_one as_undisturbed old
@@ -1310,7 +1320,7 @@ check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
 check 'the operator may die before and after each kind of call' dies_anywhere
 check 'events may come twice, late or not at all' sees_badly
-check 'what happens while the operator is away is seen afterwards' operator_away
+check 'what happens while the operator is away is seen afterwards, and workers keep their image' operator_away
 check 'a cluster is checked for what SkyJob needs' checks_cluster
 check 'a leader that is killed is followed by the other operator, though their clocks are two hours apart' killed_leader
 check 'a leader that ends is followed at once' ended_leader

@@ -27,7 +27,7 @@ pod() {
    "name": "mnli", "uid": "$uid", "controller": true}]},
  "spec": {"automountServiceAccountToken": false, "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
    "containers": [{"name": "worker", "image": "w", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}],
-   "volumes": [{"name": "key", "secret": {"secretName": "mnli-key"}}, {"name": "tmp", "emptyDir": {}}]}}
+   "volumes": [{"name": "key", "secret": {"secretName": "mnli-key"}}, {"name": "tls", "secret": {"secretName": "mnli-certificates"}}, {"name": "tmp", "emptyDir": {}}]}}
 J
 }
 pods_of_others() {
@@ -83,8 +83,25 @@ owned() { # owned KIND NAME JOB
 }
 objects() {
     refused 'that a SkyJob controls' thief create configmap free && refused 'that a SkyJob controls' thief create secret generic free &&
-        refused 'no Secret but the key' owned Secret other mnli && refused 'no Secret but the key' owned Secret mnli-key2 mnli &&
+        refused 'has no Secrets but the key' owned Secret other mnli && refused 'has no Secrets but the key' owned Secret mnli-key2 mnli &&
         owned ConfigMap mnli-probe mnli && thief delete configmap mnli-probe
+}
+# Certificates are renewed; the key is not, and another's Secret is not made one of a job.
+patches() {
+    local body='{"stringData":{"a":"b"}}'
+    owned Secret mnli-certificates mnli && thief patch secret mnli-certificates --type merge -p "$body" && owned Secret mnli-key mnli &&
+        kubectl create secret generic other >/dev/null || return
+    refused 'changes no Secret but the certificates' thief patch secret mnli-key --type merge -p "$body" &&
+        refused 'changes no Secret but the certificates' thief patch secret mnli-certificates --type merge -p '{"metadata":{"ownerReferences":[{"apiVersion":"skyjob.dev/v1","kind":"SkyJob","name":"mnli","uid":"x","controller":true}]}}' &&
+        refused 'that a SkyJob controls' thief patch secret other --type merge -p "$body" || return
+    refused 'has no Secrets but' thief patch secret other --type merge \
+        -p '{"metadata":{"ownerReferences":[{"apiVersion":"skyjob.dev/v1alpha1","kind":"SkyJob","name":"mnli","uid":"'"$uid"'","controller":true}]}}'
+}
+ca() {
+    kubectl -n skyjob-system create secret generic skyjob-other >/dev/null || return
+    thief -n skyjob-system create secret generic skyjob-ca && thief -n skyjob-system patch secret skyjob-ca --type merge -p '{"stringData":{"a":"b"}}' &&
+        refused 'that a SkyJob controls' thief create secret generic skyjob-ca &&
+        refused 'that a SkyJob controls' thief -n skyjob-system patch secret skyjob-other --type merge -p '{"stringData":{"a":"b"}}'
 }
 as_operator() { # the pod as it is, which the operator could make
     pod . && thief delete pod p
@@ -102,5 +119,7 @@ check 'no volume of a host, a network, a token, or of another Secret' pods_with_
 check 'nothing is deleted that is not of a SkyJob, and no SkyJob without a time to live' deletes
 check 'nothing of a node changes but labels and annotations' node_spec
 check 'of those only keys of skyjob.dev change' node_keys
-check 'no other object but of a SkyJob, and no Secret but its key' objects
+check 'no other object but of a SkyJob, and no Secret but its key and certificates' objects
+check 'no Secret changes but the certificates of a job, and not their owner' patches
+check 'of its own namespace the CA alone is made and changed' ca
 tap_end

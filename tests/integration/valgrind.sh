@@ -7,11 +7,11 @@ cd "$(dirname "$0")/../.."
 . tests/support/operator.sh
 at_exit operator_finish
 n_reconciles=${RECONCILES:-1000} port=$((20000 + RANDOM % 10000)) n=0
-operator_options=(--health-address "127.0.0.1:$port")
+operator_options=(--metrics-address "127.0.0.1:$port")
 # A search for a plan takes fifty times as long as usual.
 by_hand='  placement: {strategy: Manual, manual: {replicas: [{stages: [{units: 3}, {units: 4}]}]}}'
 
-reconciles() { curl -s "http://127.0.0.1:$port/metrics" | awk '$1 == "skyjob_reconcile_seconds_count" { print $2 }'; }
+reconciles() { metrics_at "$port" | awk '$1 == "skyjob_reconcile_seconds_count" { print $2 }'; }
 are_done() { [ "$(reconciles)" -ge "$n_reconciles" ] 2>/dev/null; }
 cat >"$dir/operator" <<S
 #!/bin/bash

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +15,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "kube/secret.h"
 
-#define ARGS_MAX      40
-#define MOUNTS_MAX    8
+#define ARGS_MAX      48
+#define MOUNTS_MAX    10
 #define VARIABLES_MAX 16
 #define OBJECT_MAX    ((size_t)4 << 20)
 
@@ -148,21 +148,30 @@ static void make_folders(const char *path)
     (void)mkdir(path, 0755);
 }
 
-/* A value of a Secret, which is base64. Returns its length, -1 for one that is not valid. */
-static int decode(const char *base64, unsigned char *out, size_t max)
+/* What a key of a volume is called in its folder: without `items` as in the object. NULL: it is not
+ * in the volume. */
+static const char *file_of(const struct json *items, const char *key)
 {
-    size_t len = strlen(base64);
-    int n = len < max ? EVP_DecodeBlock(out, (const unsigned char *)base64, (int)len) : -1;
+    const struct json *item = json_first(items);
 
-    while (n > 0 && out[n - 1] == '\0')
-        n--; /* the padding */
-    return n;
+    while (item && strcmp(json_string(json_get(item, "key"), ""), key) != 0)
+        item = json_next(item);
+    return items ? json_string(json_get(item, "path"), NULL) : key;
+}
+
+/* A kubelet waits for a key that is in the volume and not in the object. */
+static bool has_items(const struct json *object, const struct json *items)
+{
+    for (const struct json *item = json_first(items); item; item = json_next(item))
+        if (!json_get(json_get(object, "data"), json_string(json_get(item, "key"), "")))
+            return false;
+    return true;
 }
 
 /* A file for every key; a Secret's is readable by its owner alone. */
 static enum err_code write_files(const struct agent_pod *p, struct kube_client *client,
                                  const struct kube_resource *resource, const char *name,
-                                 const char *folder, struct err *err)
+                                 const struct json *items, const char *folder, struct err *err)
 {
     struct kube_ref ref = {.resource = resource, .namespace = p->namespace, .name = name};
     bool is_secret = resource == &kube_secrets;
@@ -171,22 +180,24 @@ static enum err_code write_files(const struct agent_pod *p, struct kube_client *
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? ERR_AGAIN : rc;
+    if (!has_items(object, items))
+        rc = err_set(err, ERR_AGAIN, "%s has not all keys of the volume", name);
     for (const struct json *v = json_first(json_get(object, "data")); v && rc == ERR_OK;
          v = json_next(v)) {
-        const char *text = json_string(v, "");
-        unsigned char decoded[1024];
+        const char *file = file_of(items, json_key(v));
+        struct buf text = {.max = OBJECT_MAX};
         char path[POD_PATH_BYTES];
-        int n = is_secret ? decode(text, decoded, sizeof decoded) : 0;
 
-        join(path, folder, json_key(v), "");
-        if (n < 0)
-            rc = err_set(err, ERR_INVALID, "Secret %s is not base64", name);
-        else if (is_secret)
-            rc = file_write(path, decoded, (size_t)n, err);
-        else
-            rc = file_write(path, text, strlen(text), err);
+        if (!file)
+            continue;
+        join(path, folder, file, "");
+        rc = is_secret ? kube_secret_text(object, json_key(v), &text, err)
+                       : buf_addf(&text, err, "%s", json_string(v, ""));
+        if (rc == ERR_OK)
+            rc = file_write(path, buf_text(&text), text.len, err);
         if (is_secret)
             (void)chmod(path, 0400);
+        buf_deinit(&text);
     }
     json_free(object);
     return rc;
@@ -208,8 +219,10 @@ static enum err_code make_volume(const struct agent_pod *p, struct kube_client *
         join(out, settings->folder, p->uid, name);
     make_folders(out);
     if (secret)
-        return write_files(p, client, &kube_secrets, secret, out, err);
-    return config_map ? write_files(p, client, &kube_config_maps, config_map, out, err) : ERR_OK;
+        return write_files(p, client, &kube_secrets, secret, json_path(volume, "secret.items"), out,
+                           err);
+    return config_map ? write_files(p, client, &kube_config_maps, config_map, NULL, out, err)
+                      : ERR_OK;
 }
 
 static enum err_code make_mounts(const struct agent_pod *p, struct kube_client *client,
@@ -292,19 +305,13 @@ static enum err_code read_key(const struct agent_pod *p, struct kube_client *cli
                                  .name = json_string(json_get(from, "name"), "")};
     const char *key = json_string(json_get(from, "key"), "");
     struct json *secret = NULL;
-    unsigned char decoded[1024];
-    const char *text = NULL;
-    int n = -1;
     enum err_code rc = kube_get(client, &ref, &secret, err);
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? ERR_AGAIN : rc;
-    for (const struct json *v = json_first(json_get(secret, "data")); v; v = json_next(v))
-        if (strcmp(json_key(v), key) == 0)
-            text = json_string(v, "");
-    if (text)
-        n = decode(text, decoded, sizeof decoded);
-    rc = n < 0 ? ERR_AGAIN : buf_add(out, decoded, (size_t)n, err);
+    rc = kube_secret_text(secret, key, out, err);
+    if (rc == ERR_NOT_FOUND)
+        rc = ERR_AGAIN;
     json_free(secret);
     return rc;
 }

@@ -6,6 +6,7 @@
 #   start_agent NODE... ; start_operator
 #   operator_finish                 end all of it and remove $dir, where everything is written; KEEP=1 leaves it
 #
+# chart_options are values of the chart for the operator's rights, as --set has them; empty: manifests/operator.yaml.
 # OUT is the build, OPERATOR another build of the operator.
 OUT=${OUT:-build/release}
 dir=$(mktemp -d)
@@ -15,7 +16,7 @@ export KUBECONFIG=$dir/api/kubeconfig
 # shellcheck source=tests/support/tap.sh
 . tests/support/tap.sh
 set +e
-operator=0 agent=0 operator_options=()
+operator=0 agent=0 operator_options=() chart_options=
 
 run_operator() {
     exec "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
@@ -25,6 +26,8 @@ start_operator() {
     run_operator &
     operator=$!
 }
+admin_token() { sed -n 's/.*{token: \(.*\)}/\1/p' "$KUBECONFIG"; }
+metrics_at() { curl -sk -H "Authorization: Bearer $(admin_token)" "https://127.0.0.1:$1/metrics"; } # metrics_at PORT: the operator's --metrics-address
 kill_operator() { # kill_operator SIGNAL
     kill "-$1" "$operator" 2>/dev/null
     wait "$operator" 2>/dev/null
@@ -46,10 +49,15 @@ start_agent() { # start_agent NODE...
     agent=$!
 }
 
+operator_manifest() {
+    [ "$chart_options" ] || { cat manifests/operator.yaml; return; }
+    printf '%s\n' 'apiVersion: v1' 'kind: Namespace' 'metadata: {name: skyjob-system}'
+    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --set "crds.enabled=false,$chart_options"
+}
 # The operator gets the rights that its manifest gives it, and no more.
 make_account() {
     local token
-    kubectl apply -f manifests/operator.yaml >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
+    operator_manifest | kubectl apply -f - >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
         token=$(kubectl -n skyjob-system create token skyjob-operator --duration=4h) &&
         sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
 }

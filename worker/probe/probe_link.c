@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/control.h"
+#include "train/credentials.h"
 #include "wire/link.h"
 
 #define SMALL_BYTES 64
@@ -62,8 +63,8 @@ static int left_ms(const struct end *e)
     return left < 0 ? 0 : (int)left;
 }
 
-/* `what` has the addresses, the key and the hash of the plan; the rest is the same for all links.
- */
+/* `what` has the addresses, the key, the identity and the hash of the plan; the rest is the same
+ * for all links. With an identity all probes have the same name. */
 static enum err_code end_open(struct end *e, const struct link_params *what, uint32_t max_bytes,
                               struct err *err)
 {
@@ -75,6 +76,10 @@ static enum err_code end_open(struct end *e, const struct link_params *what, uin
                              .peer_name = "the partner"};
     struct link_edge edges[N_EDGES] = {edge, edge};
 
+    if (what->tls)
+        for (int i = 0; i < N_EDGES; i++)
+            (void)snprintf(edges[i].tls_name, sizeof edges[i].tls_name, "%s",
+                           tls_identity_name(what->tls));
     edges[EDGE_IN].is_incoming = true;
     params.worker = e->worker;
     params.edges = edges;
@@ -134,9 +139,10 @@ static enum err_code time_messages(struct end ends[2], int n, uint32_t bytes, do
     return rc;
 }
 
-enum err_code probe_message_run(int64_t (*now_ns)(void), struct node_message *out, struct err *err)
+enum err_code probe_message_run(int64_t (*now_ns)(void), const struct tls_identity *identity,
+                                struct node_message *out, struct err *err)
 {
-    const struct link_params params = {.listen_address = LOOPBACK};
+    const struct link_params params = {.listen_address = LOOPBACK, .tls = identity};
     int64_t end_ms = now_ns() / 1000000 + LOOPBACK_MS;
     struct end ends[2] = {{.worker = 0, .now_ns = now_ns, .end_ms = end_ms},
                           {.worker = 1, .now_ns = now_ns, .end_ms = end_ms}};
@@ -240,6 +246,7 @@ static enum err_code measure(struct end *e, struct node_link *out, struct err *e
 struct probe_link {
     struct probe_link_params params;
     struct hmac_key key;
+    struct credentials *credentials;
     struct mailbox mailbox;
     struct control *control;
 };
@@ -258,6 +265,9 @@ enum err_code probe_link_open(const struct probe_link_params *params, struct pro
     control.mailbox = &p->mailbox;
     rc = hmac_key_load(params->key_path, &p->key, err);
     control.key = p->key;
+    if (rc == ERR_OK && params->certificates_dir)
+        rc = credentials_open(params->certificates_dir, NAMES_PROBE_DNS, &p->credentials, err);
+    control.credentials = p->credentials;
     if (rc == ERR_OK)
         rc = control_open(&control, &p->control, err);
     if (rc == ERR_OK)
@@ -272,8 +282,14 @@ void probe_link_close(struct probe_link *p)
     if (!p)
         return;
     control_close(p->control);
+    credentials_close(p->credentials);
     mailbox_deinit(&p->mailbox);
     free(p);
+}
+
+struct tls_identity *probe_link_identity(struct probe_link *p)
+{
+    return p ? credentials_identity(p->credentials) : NULL;
 }
 
 /* Measure with partner `i` of the table, if it appears before `wait_end_ms`. The one whose name
@@ -284,11 +300,13 @@ static enum err_code measure_partner(const struct probe_link *p, const struct pe
     const char *mine = table->list[0].node;
     const char *its = table->list[i].node;
     bool is_first = strcmp(mine, its) < 0;
+    struct tls_identity *identity = credentials_identity(p->credentials);
     struct link_params params = {
         .listen_address = p->params.tensor_host,
         .listen_port = p->params.tensor_port,
         .plan_hash = hash_add(hash_add(HASH_START, is_first ? mine : its), is_first ? its : mine),
-        .key = p->key};
+        .key = p->key,
+        .tls = identity};
     int64_t end_ms = p->params.end_ms;
     struct end e = {.worker = is_first ? 0 : 1,
                     .now_ns = p->params.now_ns,
@@ -309,6 +327,7 @@ static enum err_code measure_partner(const struct probe_link *p, const struct pe
     if (rc == ERR_OK && is_first)
         rc = serve(&e, err);
     end_close(&e);
+    tls_identity_free(identity);
     return rc;
 }
 

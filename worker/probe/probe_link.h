@@ -20,14 +20,18 @@
 
 #include "api/node.h"
 #include "base/err.h"
+#include "tls/tls.h"
 
-/* Measure the CPU time of messages: some 150 ms on an idle machine, at most two seconds by the
- * clock `now_ns`. *out is only set with ERR_OK. Errors are those of wire/link.h. */
-MUST_CHECK enum err_code probe_message_run(int64_t (*now_ns)(void), struct node_message *out,
-                                           struct err *err);
+/* Measure the CPU time of messages, with an identity those of TLS: some 150 ms on an idle machine,
+ * at most two seconds by the clock `now_ns`. *out is only set with ERR_OK. Errors are those of
+ * wire/link.h. */
+MUST_CHECK enum err_code probe_message_run(int64_t (*now_ns)(void),
+                                           const struct tls_identity *identity,
+                                           struct node_message *out, struct err *err);
 
 struct probe_link_params {
-    const char *key_path; /* the key that the job's workers and its operator share */
+    const char *key_path;         /* the key that the job's workers and its operator share */
+    const char *certificates_dir; /* train/credentials.h, of a probe; NULL: both ports are plain */
     const char *control_host;
     int control_port;
     const char *tensor_host;
@@ -45,6 +49,8 @@ struct probe_link;
  */
 MUST_CHECK enum err_code probe_link_open(const struct probe_link_params *params,
                                          struct probe_link **out, struct err *err);
+/* Its certificate, shared: tls_identity_free(). NULL for none, as of a NULL. */
+struct tls_identity *probe_link_identity(struct probe_link *p);
 /* Measure with all partners in turn, and add the results to out->links. */
 void probe_link_run(struct probe_link *p, struct node_probe *out);
 /* NULL is allowed. */

@@ -5,6 +5,12 @@
 
 #include "api/signature.h"
 #include "base/clock.h"
+#include "base/families.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "train/metrics.h"
+
+#define JSON_TYPE "application/json"
 
 #define TURNS 30 /* within the time after which a worker is abandoned */
 
@@ -14,18 +20,22 @@ _Static_assert(REVISION_POST_MAX_BYTES <= SERVER_BODY_ADMITTED_MAX_BYTES,
 _Static_assert(PROGRESS_TEXT_MAX_BYTES <= SERVER_ANSWER_BYTES &&
                    REPORT_TEXT_MAX_BYTES <= SERVER_ANSWER_BYTES,
                "a progress document and a report fit an answer");
+_Static_assert(METRICS_BYTES + PROCESS_FAMILIES_BYTES <= SERVER_ANSWER_BYTES,
+               "the metrics fit an answer");
 
 /* --- the ports --- */
 
 struct control {
     struct control_params params;
     struct server *server;
-    struct server *health; /* NULL without one */
+    struct server *health;  /* NULL without one ... */
+    struct server *metrics; /* ... likewise */
     /* Of the control port's thread: */
-    int64_t called_ms;  /* the last request that was signed; 0: none */
-    int64_t leaving_ms; /* since when the worker leaves; 0: it does not */
-    bool is_ordered;    /* to end the process */
-    bool has_ended;     /* on_end has been called */
+    int64_t called_ms;   /* the last request that was signed; 0: none */
+    int64_t leaving_ms;  /* since when the worker leaves; 0: it does not */
+    bool is_ordered;     /* to end the process */
+    bool has_ended;      /* on_end has been called */
+    int64_t renew_at_ms; /* when the credentials are read again */
 };
 
 static void answer(struct server_answer *out, int status, const char *text)
@@ -35,10 +45,11 @@ static void answer(struct server_answer *out, int status, const char *text)
 }
 
 /* With the document in the answer's body, or with the reason why it could not be written. */
-static void answer_document(struct server_answer *out, enum err_code rc, const struct err *err)
+static void answer_document(struct server_answer *out, const char *type, enum err_code rc,
+                            const struct err *err)
 {
     if (rc == ERR_OK) {
-        out->type = "application/json";
+        out->type = type;
         return;
     }
     buf_reset(&out->body);
@@ -62,7 +73,7 @@ static void get_status(struct control *c, const struct server_request *r, struct
 
     (void)r;
     mailbox_get_progress(c->params.mailbox, &p);
-    answer_document(out, progress_write(&p, &out->body, &err), &err);
+    answer_document(out, JSON_TYPE, progress_write(&p, &out->body, &err), &err);
 }
 
 static void get_report(struct control *c, const struct server_request *r, struct server_answer *out)
@@ -72,7 +83,7 @@ static void get_report(struct control *c, const struct server_request *r, struct
 
     (void)r;
     mailbox_get_report(c->params.mailbox, &report);
-    answer_document(out, report_write(&report, &out->body, &err), &err);
+    answer_document(out, JSON_TYPE, report_write(&report, &out->body, &err), &err);
 }
 
 static void post_revision(struct control *c, const struct server_request *r,
@@ -185,11 +196,35 @@ static bool is_abandoned(const struct control *c, int64_t now_ms)
     return c->leaving_ms > 0 && now_ms - since_ms >= c->params.abandoned_ms;
 }
 
+/* A failure is not the worker's end: the old certificate may still be valid for days. */
+static void renew(struct server *server, struct credentials *credentials, const char *port)
+{
+    struct tls_identity *renewed = NULL;
+    struct err err;
+    bool is_new;
+    enum err_code rc = credentials_refresh(credentials, &is_new, &err);
+
+    if (rc == ERR_OK && is_new) {
+        renewed = credentials_identity(credentials);
+        rc = server_renew(server, renewed, &err);
+        tls_identity_free(renewed);
+    }
+    if (rc != ERR_OK)
+        LOG(LOG_WARN, "certificate not renewed", LOG_S("port", port), LOG_S("error", err.text));
+    else if (is_new)
+        LOG(LOG_INFO, "certificate renewed", LOG_S("port", port));
+}
+
 static int on_turn(void *ctx)
 {
     struct control *c = ctx;
     int64_t now_ms = clock_now_ms();
 
+    if (now_ms >= c->renew_at_ms) {
+        c->renew_at_ms = now_ms + c->params.renew_ms;
+        renew(c->server, c->params.credentials, "control");
+        renew(c->metrics, c->params.metrics_credentials, "metrics");
+    }
     if (c->leaving_ms == 0 && mailbox_is_leaving(c->params.mailbox))
         c->leaving_ms = now_ms;
     if (!c->has_ended && c->params.on_end && (c->is_ordered || is_abandoned(c, now_ms))) {
@@ -226,29 +261,75 @@ static void on_health_request(void *ctx, const struct server_request *r, struct 
         answer(out, 200, "ok");
 }
 
+static void on_metrics_request(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    size_t n = strcspn(r->path, "?");
+    struct control *c = ctx;
+    struct metrics metrics;
+    struct process process;
+    struct err err;
+    enum err_code rc;
+
+    if (strcmp(r->method, "GET") != 0) {
+        answer(out, 405, "method not allowed");
+        return;
+    }
+    if (n != strlen("/metrics") || strncmp(r->path, "/metrics", n) != 0) {
+        answer(out, 404, "no such page");
+        return;
+    }
+    metrics_read(c->params.mailbox, &metrics);
+    rc = metrics_write(&metrics, &out->body, &err);
+    if (rc == ERR_OK)
+        rc = process_read(&process, &err);
+    if (rc == ERR_OK)
+        rc = process_write(&process, &out->body, &err);
+    answer_document(out, FAMILIES_TYPE, rc, &err);
+}
+
+/* Listen, with the credentials' identity if there are any, for this client only. */
+static enum err_code open_port(const char *host, int port, struct credentials *credentials,
+                               struct server_handler handler, const char *name, struct server **out,
+                               struct err *err)
+{
+    struct tls_identity *identity = credentials_identity(credentials);
+    enum err_code rc;
+
+    handler.identity = identity;
+    rc = server_open(host, port, handler, out, err);
+    tls_identity_free(identity);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "%s port", name);
+}
+
 enum err_code control_open(const struct control_params *params, struct control **out,
                            struct err *err)
 {
     struct control *c = calloc(1, sizeof *c);
     struct server_handler handler = {
         .ctx = c, .on_request = on_request, .admits = admits, .on_turn = on_turn};
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for the control port");
     c->params = *params;
     if (c->params.abandoned_ms == 0)
         c->params.abandoned_ms = CONTROL_ABANDONED_MS;
-    rc = server_open(params->host, params->port, handler, &c->server, err);
-    if (rc != ERR_OK)
-        rc = err_wrap(err, rc, "control port");
-    if (rc == ERR_OK && params->health_host) {
-        rc = server_open(params->health_host, params->health_port,
-                         (struct server_handler){.ctx = c, .on_request = on_health_request},
-                         &c->health, err);
-        if (rc != ERR_OK)
-            rc = err_wrap(err, rc, "health port");
-    }
+    if (c->params.renew_ms == 0)
+        c->params.renew_ms = CONTROL_RENEW_MS;
+    c->renew_at_ms = clock_now_ms() + c->params.renew_ms;
+    if (params->metrics_host) /* first: the control port's thread renews its certificate */
+        rc = open_port(params->metrics_host, params->metrics_port, params->metrics_credentials,
+                       (struct server_handler){
+                           .ctx = c, .on_request = on_metrics_request, .client = NAMES_READER_DNS},
+                       "metrics", &c->metrics, err);
+    if (rc == ERR_OK && params->health_host)
+        rc = open_port(params->health_host, params->health_port, NULL,
+                       (struct server_handler){.ctx = c, .on_request = on_health_request}, "health",
+                       &c->health, err);
+    credentials_operator_name(params->credentials, handler.client);
+    if (rc == ERR_OK)
+        rc = open_port(params->host, params->port, params->credentials, handler, "control",
+                       &c->server, err);
     if (rc == ERR_OK)
         *out = c;
     else
@@ -262,5 +343,6 @@ void control_close(struct control *control)
         return;
     server_close(control->server);
     server_close(control->health);
+    server_close(control->metrics);
     free(control);
 }

@@ -12,26 +12,35 @@
 #include "api/node.h"
 #include "nn/threads.h"
 
-#define CPU_MILLI_MAX 4096000
+#define CPU_MILLI_MAX  4096000
+#define CPU_STAT_BYTES 1024
 
 static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
 
-/* First two numbers of a file; false when it is missing or contains "max". Takes no memory, since
- * it is called between steps. */
-static bool read_pair(const char *path, long long *a, long long *b)
+/* As much of a file as fits; false when it is missing. Takes no memory, since it is called between
+ * steps. */
+static bool read_start(const char *path, char *text, size_t bytes)
 {
-    char text[64];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, bytes - 1);
 
     if (fd >= 0)
         (void)close(fd);
-    if (n < 0)
+    if (n >= 0)
+        text[n] = '\0';
+    return n >= 0;
+}
+
+/* First two numbers of a file; false when it is missing or contains "max". */
+static bool read_pair(const char *path, long long *a, long long *b)
+{
+    char text[64];
+
+    if (!read_start(path, text, sizeof text))
         return false;
-    text[n] = '\0';
     return b ? sscanf(text, "%lld %lld", a, b) == 2 : sscanf(text, "%lld", a) == 1;
 }
 
@@ -84,6 +93,25 @@ int cpu_threads(void)
 
     _Static_assert(NODE_CPU_USEFUL_MILLI == 1000 * THREADS_MAX, "pods ask for what is used");
     return n < 1 ? 1 : min_int(n, THREADS_MAX);
+}
+
+int64_t cpu_throttled_ns(void)
+{
+    static const struct {
+        const char *path, *word;
+        int64_t unit_ns;
+    } all[] = {{"/sys/fs/cgroup/cpu.stat", "throttled_usec ", 1000},
+               {"/sys/fs/cgroup/cpu/cpu.stat", "throttled_time ", 1}};
+    char text[CPU_STAT_BYTES];
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const char *at =
+            read_start(all[i].path, text, sizeof text) ? strstr(text, all[i].word) : NULL;
+
+        if (at)
+            return strtoll(at + strlen(all[i].word), NULL, 10) * all[i].unit_ns;
+    }
+    return 0;
 }
 
 void cpu_model(char *out, int bytes)

@@ -8,11 +8,16 @@
 #ifndef TRAIN_CPU_H
 #define TRAIN_CPU_H
 
+#include <stdint.h>
+
 /* Thousandths of a core: the smallest of environment, cgroup quota and affinity. At least 1. */
 int cpu_allowed_milli(void);
 /* Threads worth starting: whole cores, 1..THREADS_MAX. A thread beyond the quota would only make
  * the others wait for it. */
 int cpu_threads(void);
+/* How long the cgroup has kept this container from running because of its quota; 0 where it does
+ * not say. */
+int64_t cpu_throttled_ns(void);
 /* "model name" of /proc/cpuinfo, cut to fit. */
 void cpu_model(char *out, int bytes);
 

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "api/schedule.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "train/schedule.h"
 #include "train/weights.h"
 
 /* --- what is decided about a ticket --- */

@@ -2,8 +2,9 @@
 
 #include <stdio.h>
 
+#include "api/names.h"
+#include "api/schedule.h"
 #include "train/message.h"
-#include "train/schedule.h"
 #include "train/stage.h"
 
 #define SLOTS 2 /* of messages that are released soon: one is in use while the other is filled */
@@ -52,6 +53,8 @@ static int add_edge(struct edges *edges, const struct plan *plan, int peer,
     to->peer = (uint32_t)plan->workers[peer].slot;
     to->peer_incarnation = (uint32_t)plan->workers[peer].incarnation;
     (void)snprintf(to->peer_name, sizeof to->peer_name, "stage %d", peer);
+    names_worker_dns(plan->uid, plan->workers[peer].slot, plan->workers[peer].incarnation,
+                     to->tls_name);
     return edges->n++;
 }
 

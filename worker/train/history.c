@@ -12,9 +12,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "train/scalars.h"
 
-#define LINE_BYTES 1024 /* PROGRESS_METRICS_MAX metrics fit */
+#define LINE_BYTES        1024 /* PROGRESS_METRICS_MAX metrics fit */
+#define SCALARS_MAX_BYTES (4 * HISTORY_MAX_BYTES)
 
 enum err_code history_open(struct history *h, bool is_kept, const char *path, struct err *err)
 {
@@ -50,18 +53,81 @@ enum err_code history_text(const struct history *h, struct buf *out, struct err 
     return rc;
 }
 
+/* One record, with what is finite in it: TensorBoard draws a NaN as a mark at the edge, and the
+ * history has null for it. */
+static enum err_code add_scalars(const struct json *line, double start_seconds, struct buf *out,
+                                 struct err *err)
+{
+    const struct json *metrics = json_get(line, "metrics");
+    struct scalar values[SCALARS_MAX];
+    char tags[SCALARS_MAX][SCALARS_TAG_BYTES];
+    int n = 0;
+
+    for (const struct json *v = json_first(metrics ? metrics : line); v && n < SCALARS_MAX;
+         v = json_next(v)) {
+        bool is_place =
+            !metrics && (strcmp(json_key(v), "step") == 0 || strcmp(json_key(v), "seconds") == 0);
+
+        if (is_place || json_kind_of(v) != JSON_NUMBER)
+            continue;
+        (void)snprintf(tags[n], sizeof tags[n], "%s/%s", metrics ? "evaluation" : "train",
+                       json_key(v));
+        values[n] = (struct scalar){tags[n], json_double(v, 0)};
+        n++;
+    }
+    if (n == 0)
+        return ERR_OK;
+    return scalars_add(out, start_seconds + json_double(json_get(line, "seconds"), 0),
+                       json_i64(json_get(line, "step"), 0), values, n, err);
+}
+
+/* `text` as an event file. The lines are ours; one that another worker has sent and that is none is
+ * left out. */
+static enum err_code make_scalars(const char *text, double start_seconds, struct buf *out,
+                                  struct err *err)
+{
+    enum err_code rc = scalars_begin(out, start_seconds, err);
+
+    for (size_t n; *text && rc == ERR_OK; text += n + (text[n] == '\n')) {
+        struct json *line = NULL;
+
+        n = strcspn(text, "\n");
+        rc = json_parse(text, n, &line, err);
+        if (rc == ERR_OK)
+            rc = add_scalars(line, start_seconds, out, err);
+        else if (rc != ERR_NO_MEMORY)
+            rc = ERR_OK;
+        json_free(line);
+    }
+    return rc;
+}
+
+static enum err_code save_file(const char *folder, const char *name, const struct buf *text,
+                               struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(folder, name, path, err);
+
+    return rc == ERR_OK ? file_write(path, buf_text(text), text->len, err) : rc;
+}
+
 enum err_code history_save(const struct history *h, const char *folder, struct err *err)
 {
     struct buf text = {.max = HISTORY_MAX_BYTES};
-    char path[PATH_MAX];
+    struct buf events = {.max = SCALARS_MAX_BYTES};
+    int64_t start_ms = clock_wall_ms() - (clock_now_ms() - h->start_ms);
     enum err_code rc;
 
     if (!h->is_kept)
         return ERR_OK;
-    (void)snprintf(path, sizeof path, "%s/%s", folder, HISTORY_NAME);
     rc = history_text(h, &text, err);
     if (rc == ERR_OK)
-        rc = file_write(path, buf_text(&text), text.len, err);
+        rc = save_file(folder, HISTORY_NAME, &text, err);
+    if (rc == ERR_OK)
+        rc = make_scalars(buf_text(&text), (double)start_ms / 1e3, &events, err);
+    if (rc == ERR_OK)
+        rc = save_file(folder, SCALARS_NAME, &events, err);
+    buf_deinit(&events);
     buf_deinit(&text);
     return rc;
 }

@@ -32,7 +32,9 @@ struct history {
  * NULL: none. ERR_IO, ERR_DENIED, ERR_NOT_FOUND. */
 MUST_CHECK enum err_code history_open(struct history *h, bool is_kept, const char *path,
                                       struct err *err);
-/* Write the file HISTORY_NAME in `folder`, if the history was kept. Codes of file_write(). */
+/* Write the file HISTORY_NAME in `folder`, if the history was kept, and beside it the same numbers
+ * as an event file for TensorBoard (train/scalars.h): "train/loss", "evaluation/accuracy". Codes of
+ * file_write(), ERR_NO_MEMORY. */
 MUST_CHECK enum err_code history_save(const struct history *h, const char *folder, struct err *err);
 void history_close(struct history *h); /* a zeroed one is fine */
 

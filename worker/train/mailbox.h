@@ -2,7 +2,8 @@
  *
  * The training thread posts progress and reports and waits for revisions; the port's thread serves
  * the former and accepts the latter. Copies in and out under one lock, nothing shared by pointer.
- * Layer: train (may use api base). Threads: any.
+ * What is only counted needs no lock (train/tally.h).
+ * Layer: train (may use wire api base). Threads: any.
  */
 #ifndef TRAIN_MAILBOX_H
 #define TRAIN_MAILBOX_H
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "api/revision.h"
+#include "train/tally.h"
 
 struct mailbox {
     pthread_mutex_t lock;
@@ -31,6 +33,7 @@ struct mailbox {
     atomic_bool is_ready;          /* connected to the neighbours */
     const atomic_bool *is_leaving; /* the process is to end soon; NULL: it is not */
     atomic_bool has_saved;         /* a checkpoint that was begun since then is complete */
+    struct tally tally;            /* see there who may touch what */
 };
 
 void mailbox_init(struct mailbox *b);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/names.h"
+
 #define SLOTS    2
 #define CLOSE_MS 10000
 #define AREAS    3
@@ -50,8 +52,8 @@ struct mover {
     int edges[2 * SPEC_STAGES_MAX][2]; /* [worker][in, out]: index in the link; -1: none */
 };
 
-static int add_edge(struct link_edge *list, int n, const struct revision_worker *peer,
-                    bool is_incoming)
+static int add_edge(struct link_edge *list, int n, const char *uid,
+                    const struct revision_worker *peer, bool is_incoming)
 {
     list[n] = (struct link_edge){.id = ID_MOVE,
                                  .is_incoming = is_incoming,
@@ -62,6 +64,7 @@ static int add_edge(struct link_edge *list, int n, const struct revision_worker 
                                  .n_slots = SLOTS};
     (void)snprintf(list[n].name, sizeof list[n].name, "units %s", is_incoming ? "from" : "to");
     (void)snprintf(list[n].peer_name, sizeof list[n].peer_name, "worker %d", peer->slot);
+    names_worker_dns(uid, peer->slot, peer->incarnation, list[n].tls_name);
     return n;
 }
 
@@ -89,7 +92,7 @@ static enum err_code open_link(struct mover *m, const struct move *moves, int n_
         if (params.n_edges == LINK_EDGES_MAX)
             return err_set(err, ERR_LIMIT, "units move between more than %d pairs of workers",
                            LINK_EDGES_MAX);
-        *index = add_edge(list, params.n_edges++, &worker, is_incoming);
+        *index = add_edge(list, params.n_edges++, p->revision->plan.uid, &worker, is_incoming);
     }
     rc = link_open(&params, &link, err);
     if (rc != ERR_OK)

@@ -36,6 +36,7 @@ struct session {
     struct resume_checkpoint from; /* units come, if `reader` is set, which is of it */
     struct store_reader *reader;
     struct output output;
+    struct tls_identity *identity; /* of its links; NULL: they are plain */
 };
 
 static void post(struct session *s, enum progress_state state)
@@ -522,11 +523,12 @@ static enum err_code open_link(struct session *s, struct link_params *link, stru
     struct exchange *x = &s->train.exchange;
     enum err_code rc;
 
-    if (plan->n_workers == 1)
-        return ERR_OK;
     x->edges = edges_of(plan, s->number);
     if (s->job->has_store && s->job->store.is_own)
         edges_add_copies(&x->edges, plan, s->number);
+    tally_connect(&s->job->mailbox->tally, &x->edges);
+    if (plan->n_workers == 1)
+        return ERR_OK;
     link->edges = x->edges.list;
     link->n_edges = x->edges.n;
     x->gradient_percent = plan->spec.sync.gradient_percent;
@@ -719,6 +721,7 @@ static enum err_code run(struct session *s, bool *is_broken, struct err *err)
         .plan_hash = s->revision->hash,
         .revision = (uint32_t)s->revision->plan.revision,
         .key = job->key,
+        .tls = s->identity,
         .dial_timeout_ms = s->connect_ms,
         .silence_s = job->params->silence_s,
     };
@@ -772,6 +775,7 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
     *s = (struct session){.job = job,
                           .revision = r,
                           .peers = peers,
+                          .identity = credentials_identity(job->credentials),
                           .connect_ms = move_any(r) ? MOVES_WAIT_MS : CONNECT_WAIT_MS,
                           .number = revision_find(r, job->self.slot)};
     if (is_member(s))
@@ -803,6 +807,7 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
     checkpoint_deinit(&s->checkpoint);
     store_close(s->reader);
     stage_deinit(&s->stage);
+    tls_identity_free(s->identity);
     free(s);
     *out_is_broken = is_broken;
     return rc;

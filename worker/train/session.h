@@ -10,6 +10,7 @@
 
 #include "base/hmac.h"
 #include "files/store.h"
+#include "train/credentials.h"
 #include "train/history.h"
 #include "train/loader.h"
 #include "train/mailbox.h"
@@ -22,6 +23,7 @@ struct job {
     const struct worker_params *params;
     struct revision_worker self;
     struct hmac_key key;
+    struct credentials *credentials; /* NULL: links are plain */
     struct mailbox *mailbox;
     struct state state;
     struct spec spec; /* of the first revision: the loader's */

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
+#include "api/schedule.h"
 #include "nn/gemm.h"
 #include "nn/loss.h"
 #include "train/outer.h"
-#include "train/schedule.h"
 
 static const struct unit *const kinds[UNIT_KINDS] = {
     [UNIT_EMBEDDINGS] = &embedding_unit,

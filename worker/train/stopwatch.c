@@ -12,7 +12,8 @@ void stopwatch_start(struct stopwatch *w)
 
 void stopwatch_stop(struct stopwatch *w)
 {
-    w->wall_ns += clock_now_ns() - w->wall_from_ns;
+    w->wall_to_ns = clock_now_ns();
+    w->wall_ns += w->wall_to_ns - w->wall_from_ns;
     w->cpu_ns += clock_cpu_ns() - w->cpu_from_ns;
 }
 

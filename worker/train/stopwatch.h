@@ -14,7 +14,8 @@
 struct stopwatch {
     int64_t wall_ns; /* between starts and stops; zeroed by the owner */
     int64_t cpu_ns;
-    int64_t wall_from_ns;
+    int64_t wall_from_ns; /* clock_now_ns() at the last start ... */
+    int64_t wall_to_ns;   /* ... and at the last stop */
     int64_t cpu_from_ns;
 };
 

@@ -42,12 +42,20 @@ static enum err_code begin_checkpoint(struct train *t, bool is_saved, struct err
     return ERR_OK;
 }
 
+/* The checkpoint that was begun last is complete: it is as old as the state that it holds. */
+static void note_saved(struct train *t)
+{
+    if (t->progress.saved.step != t->begun)
+        atomic_store(&t->mailbox->tally.saved_ms, clock_wall_ms() - (clock_now_ms() - t->saved_ms));
+    t->progress.saved = (struct progress_saved){.step = t->begun};
+}
+
 void train_settle_checkpoint(struct train *t, bool is_saved, bool has_failed)
 {
     if (t->begun > 0 && has_failed)
         t->progress.saved.has_failed = true;
     else if (t->begun > 0 && is_saved)
-        t->progress.saved = (struct progress_saved){.step = t->begun};
+        note_saved(t);
     if (is_saved && t->begun > 0 && t->is_kept)
         atomic_store(&t->mailbox->has_saved, true);
     if (t->ordered.order == 0 || !(is_saved || has_failed))
@@ -423,12 +431,14 @@ static enum err_code open_homes(struct train *t, struct err *err)
 
 enum err_code train_run(struct train *t, struct err *err)
 {
-    enum err_code rc = agree(t, err);
+    enum err_code rc;
 
+    tally_begin(&t->mailbox->tally, clock_now_ns());
+    rc = agree(t, err);
     if (rc == ERR_OK)
         rc = open_homes(t, err);
     t->cpu_milli = cpu_allowed_milli();
-    t->first_step = t->state->step;
+    t->first_step = t->n_counted = t->state->step;
     t->saved_step = t->first_step;
     t->dealt = *t->plan;
     t->next = train_usual_next(t, t->first_step);

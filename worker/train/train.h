@@ -1,6 +1,6 @@
 /* train/train.h - the training loop of one stage, from the state's step to the last evaluation.
  *
- * All stages run the same loop: micro-batches in the order of train/schedule, the sums over
+ * All stages run the same loop: micro-batches in the order of api/schedule, the sums over
  * replicas (train/homes.h), then the end of the step (train/message.h), an evaluation by the lead
  * where one is due and after the last step. Asynchronous replicas (ASP) compute tickets instead of
  * shares of a step (train/tickets.h), in rounds: at the boundaries between them they meet, and
@@ -14,6 +14,7 @@
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 
+#include "api/schedule.h"
 #include "files/output.h"
 #include "train/best.h"
 #include "train/checkpoint.h"
@@ -26,7 +27,6 @@
 #include "train/loader.h"
 #include "train/pace.h"
 #include "train/pushes.h"
-#include "train/schedule.h"
 #include "train/score.h"
 #include "train/stage.h"
 #include "train/stopwatch.h"
@@ -74,6 +74,7 @@ struct train {
     void *meta;                 /* of the message that is sent */
     struct progress progress;   /* what was posted last; all stages have its `best` */
     struct message_facts facts; /* of the run */
+    int64_t n_counted;          /* steps that the tally has, with those before this session */
     int64_t first_step;         /* of this session ... */
     int64_t until;              /* ... and where it halts by itself; 0: it does not */
     struct stopwatch compute;   /* in this step, with the update of the step before */

@@ -78,12 +78,12 @@ static enum err_code update_alone(struct train *t, const struct alone *a,
 
     if (end->end.outcome == STEP_FAIL)
         return state_apply(t->state, &t->plan->spec, &end->end, err);
-    stopwatch_start(&t->update);
+    train_watch(t, &t->update, TALLY_UPDATE);
     if (end->end.outcome == STEP_APPLY)
         weights_update(&t->stage->weights, &how);
     else
         weights_skip(&t->stage->weights);
-    stopwatch_stop(&t->update);
+    train_unwatch(t, &t->update, train_between(t));
     return ERR_OK;
 }
 
@@ -94,6 +94,7 @@ static void show_alone(struct train *t, struct alone *a, struct message_end *end
     int64_t last = a->first_step + a->n_steps - 1;
     int64_t n_tickets = a->n_steps * plan_n_replicas(t->plan);
 
+    train_count_steps(t, alone_step(a));
     if (!train_is_leader(t))
         return;
     a->n_not_shown += end->n_tokens * n_tickets / (a->end - a->begin);
@@ -299,6 +300,7 @@ enum err_code train_run_alone(struct train *t, int64_t until, bool joins, struct
     while (rc == ERR_OK && a.next < a.end)
         rc = run_ticket_alone(t, &a, err);
     alone_ns = clock_now_ns();
+    tally_turn(&t->mailbox->tally, TALLY_EXCHANGE, alone_ns);
     a.ticket_ms = a.end > a.begin ? (double)(alone_ns - from_ns) / 1e6 / (double)(a.end - a.begin)
                                   : t->ticket_ms[train_replica(t)];
     if (rc == ERR_OK)

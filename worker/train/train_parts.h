@@ -24,6 +24,13 @@ int train_step_seqs(const struct train *t, int64_t step);
 bool train_is_typical(const struct train *t, int64_t step);
 double train_ms_since(int64_t from_ns);
 
+/* Computing of this kind, by a stopwatch of `t`, from now on ... */
+void train_watch(struct train *t, struct stopwatch *w, enum tally_part part);
+/* ... and until now. `next` is what comes until the next one begins. */
+void train_unwatch(struct train *t, struct stopwatch *w, enum tally_part next);
+/* What comes behind the last micro-batch of a step, and behind an update. */
+enum tally_part train_between(const struct train *t);
+
 /* Of a step or, if `split` is not TRAIN_STEP, of an evaluation. */
 void train_start_counting(struct train *t, int split);
 /* In the log, once, when this worker is to end soon. */
@@ -98,6 +105,8 @@ MUST_CHECK enum err_code train_run_alone(struct train *t, int64_t until, bool jo
 
 /* --- train_show.c --- */
 
+/* So many steps are done. */
+void train_count_steps(struct train *t, int64_t steps_done);
 /* `n` steps up to `steps_done` took so long together, from the last one that was shown. */
 void train_show_steps(struct train *t, int64_t steps_done, int64_t n, double seconds,
                       const struct message_end *end);

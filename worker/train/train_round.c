@@ -80,6 +80,7 @@ void train_show_ticket(struct train *t, const struct message_end *end)
     int64_t n = end->ticket.steps_done - t->progress.step;
 
     train_settle_checkpoint(t, end->is_saved, end->has_failed);
+    train_count_steps(t, end->ticket.steps_done);
     if (n <= 0 || !train_is_leader(t))
         return;
     train_show_steps(t, end->ticket.steps_done, n, train_ms_since(t->shown_ns) / 1000, end);
@@ -138,6 +139,7 @@ enum err_code train_part(struct train *t, struct err *err)
     t->is_ticket = true;
     t->state->is_between = true;
     t->shown_ns = clock_now_ns();
+    tally_turn(&t->mailbox->tally, TALLY_EXCHANGE, t->shown_ns);
     return ERR_OK;
 }
 
@@ -148,6 +150,7 @@ enum err_code train_join(struct train *t, const struct message_end *end, struct 
     stage_drop_snapshot(t->stage, t->state);
     t->is_apart = false;
     rc = train_spread_weights(t, t->state->step - 1, err);
+    tally_turn(&t->mailbox->tally, TALLY_OTHER, clock_now_ns());
     if (rc == ERR_OK)
         train_show_ticket(t, end);
     return rc == ERR_OK ? train_save_step(t, end, err) : rc;

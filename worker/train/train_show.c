@@ -71,6 +71,14 @@ static void show_sync(struct train *t, const struct message_ticket *ticket)
         show_straggler(&t->next, sync->lagging, sizeof sync->lagging);
 }
 
+void train_count_steps(struct train *t, int64_t steps_done)
+{
+    if (steps_done <= t->n_counted)
+        return;
+    tally_add(&t->mailbox->tally.n_steps, steps_done - t->n_counted);
+    t->n_counted = steps_done;
+}
+
 void train_show_steps(struct train *t, int64_t steps_done, int64_t n, double seconds,
                       const struct message_end *end)
 {
@@ -104,7 +112,11 @@ void train_show_steps(struct train *t, int64_t steps_done, int64_t n, double sec
 
 void train_show_step(struct train *t, int64_t step, const struct message_end *end)
 {
-    train_show_steps(t, step + 1, 1, train_ms_since(t->step_from_ns) / 1000, end);
+    int64_t now_ns = clock_now_ns();
+
+    tally_turn(&t->mailbox->tally, TALLY_OTHER, now_ns);
+    train_count_steps(t, step + 1);
+    train_show_steps(t, step + 1, 1, (double)(now_ns - t->step_from_ns) / 1e9, end);
 }
 
 static void show_metric(struct progress *p, const char *name, double value)

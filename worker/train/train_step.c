@@ -8,6 +8,32 @@
 #include "nn/optimizers.h"
 #include "train/cpu.h"
 
+/* --- where the time goes --- */
+
+/* Within steps; evaluations are counted as a whole. */
+static void turn(struct train *t, enum tally_part part, int64_t now_ns)
+{
+    if (t->split == TRAIN_STEP)
+        tally_turn(&t->mailbox->tally, part, now_ns);
+}
+
+void train_watch(struct train *t, struct stopwatch *w, enum tally_part part)
+{
+    stopwatch_start(w);
+    turn(t, part, w->wall_from_ns);
+}
+
+void train_unwatch(struct train *t, struct stopwatch *w, enum tally_part next)
+{
+    stopwatch_stop(w);
+    turn(t, next, w->wall_to_ns);
+}
+
+enum tally_part train_between(const struct train *t)
+{
+    return t->exchange.edges.n_homes > 0 ? TALLY_EXCHANGE : TALLY_WAITING;
+}
+
 /* --- one micro-batch --- */
 
 /* The first stage makes a micro-batch ... */
@@ -16,12 +42,12 @@ static enum err_code make_batch(struct train *t, struct exchange_key key, int sl
     struct message_batch batch;
     enum err_code rc;
 
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_FORWARD);
     rc = t->split == TRAIN_STEP ? loader_train(t->loader, key.step, key.microbatch, &batch, err)
                                 : loader_eval(t->loader, t->split, key.microbatch, &batch, err);
     if (rc == ERR_OK)
         rc = stage_load(t->stage, slot, &batch, err);
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_WAITING);
     return rc;
 }
 
@@ -37,7 +63,7 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
 
     if (rc != ERR_OK)
         return rc;
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_FORWARD);
     rc = message_batch_read(msg.meta, msg.meta_bytes, &t->stage->limits, &batch, err);
     if (rc == ERR_OK) {
         batch.step = key.step;
@@ -46,7 +72,7 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
     }
     if (rc == ERR_OK)
         rc = exchange_view(&t->exchange, &msg, in->in_floats, in->unpacked, &in->input, err);
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_WAITING);
     if (rc == ERR_OK && in->input == msg.tensor)
         t->inputs[slot] = msg;
     else
@@ -77,13 +103,14 @@ static enum err_code add_result(struct train *t, const struct message_batch *bat
 static bool needs_weights(void *ctx, int i)
 {
     struct train *t = ctx;
+    enum tally_part part = t->mailbox->tally.part;
     enum err_code rc;
 
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_EXCHANGE);
     rc = homes_wait_weights(&t->homes, i, &t->exchange, &t->hook_failure);
     if (rc == ERR_OK)
         rc = couriers_wait_weights(&t->couriers, i, &t->exchange, &t->hook_failure);
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, part);
     return rc == ERR_OK;
 }
 
@@ -110,14 +137,16 @@ enum err_code train_forward(struct train *t, int64_t step, int64_t index, struct
         rc = t->stage->is_first ? make_batch(t, key, slot, err) : receive_batch(t, key, slot, err);
     if (rc != ERR_OK)
         return rc;
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_FORWARD);
     if (!stage_forward(t->stage, slot, &result))
         rc = err_set(err, t->hook_failure.code, "%s", t->hook_failure.text);
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_WAITING);
     if (rc != ERR_OK)
         return rc;
     if (is_eval)
         release_input(t, slot);
+    else
+        tally_add(&t->mailbox->tally.n_tokens, batch->n_tokens);
     t->tokens += batch->n_tokens;
     if (t->stage->is_last)
         return add_result(t, batch, &result, err);
@@ -133,9 +162,9 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
     int slot = microbatch % t->stage->n_slots;
     const float *din;
 
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_BACKWARD);
     din = stage_backward(t->stage, slot, dout);
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_WAITING);
     release_input(t, slot);
     if (!din)
         return ERR_OK;
@@ -245,9 +274,9 @@ static enum err_code end_share(struct train *t, int64_t step, int share, bool is
 
     if (rc != ERR_OK)
         return rc;
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_BACKWARD);
     stage_end_share(t->stage, share == t->stage->replica.first_share, is_last);
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, is_last ? train_between(t) : TALLY_WAITING);
     message_loss_add(&t->loss, &t->share);
     t->share = (struct message_loss){0};
     if (is_last && t->stage->tie.is_tied && t->stage->is_first)
@@ -305,12 +334,12 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
     const struct weights *w = &t->stage->weights;
     struct pace_figures pace;
 
-    stopwatch_start(&t->compute);
+    train_watch(t, &t->compute, TALLY_UPDATE);
     for (int i = 0; i < w->n_units; i++)
         sum->square_sums[sum->n_units++] = t->is_ticket || stage_is_home(t->stage, i)
                                                ? squares_sum(w->units[i].grads, w->units[i].count)
                                                : 0;
-    stopwatch_stop(&t->compute);
+    train_unwatch(t, &t->compute, TALLY_WAITING);
     pace = stage_pace(t, step);
     if (train_is_typical(t, step))
         sum->batch_ms = fmax(sum->batch_ms, batch_ms(t));
@@ -365,6 +394,8 @@ enum err_code train_add_up_replica(struct train *t, int64_t step, struct message
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){.n_units = 0};
+    if (t->exchange.edges.n_homes > 0)
+        turn(t, TALLY_WAITING, clock_now_ns());
     if (!t->stage->is_first)
         rc = exchange_recv_sum(&t->exchange, EDGE_FORWARD_IN, step, t->stage->weights.first_unit,
                                sum, err);
@@ -544,9 +575,9 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
         rc = train_release_state(t, err);
     if (rc != ERR_OK)
         return rc;
-    stopwatch_start(&t->update);
+    train_watch(t, &t->update, TALLY_UPDATE);
     rc = state_apply(state, &t->plan->spec, &end->end, err);
-    stopwatch_stop(&t->update);
+    train_unwatch(t, &t->update, train_between(t));
     if (rc == ERR_OK && rc_sent != ERR_OK)
         rc = err_set(err, rc_sent, "%s", why.text);
     if (rc != ERR_OK)
@@ -573,6 +604,7 @@ void train_start_counting(struct train *t, int split)
     if (split == TRAIN_STEP)
         note_switch(t);
     t->split = split;
+    turn(t, TALLY_WAITING, t->step_from_ns);
     t->compute = t->update; /* it was not over when that step was summed up */
     t->updated_ns = t->update.wall_ns;
     t->update = (struct stopwatch){0};

@@ -25,6 +25,7 @@ struct worker {
     struct remote *remote; /* of the job's store; NULL: it is not in a bucket */
     struct mailbox mailbox;
     struct control *control;
+    struct credentials *metrics_credentials;
     struct revision revision; /* the one that runs */
     struct peers addresses;
 };
@@ -172,13 +173,22 @@ static enum err_code open_control(struct worker *w, struct err *err)
                                      .port = p->control_port,
                                      .health_host = p->health_host,
                                      .health_port = p->health_port,
+                                     .metrics_host = p->metrics_host,
+                                     .metrics_port = p->metrics_port,
                                      .takes_revisions = true,
                                      .mailbox = &w->mailbox,
                                      .on_end = end_unneeded,
                                      .end_ctx = w};
     enum err_code rc = hmac_key_load(p->key_path, &w->job.key, err);
 
+    if (rc == ERR_OK && p->certificates_dir)
+        rc = credentials_open(p->certificates_dir, p->slot, p->incarnation, &w->job.credentials,
+                              err);
+    if (rc == ERR_OK && p->certificates_dir && p->metrics_host)
+        rc = credentials_open_metrics(p->certificates_dir, &w->metrics_credentials, err);
     control.key = w->job.key;
+    control.credentials = w->job.credentials;
+    control.metrics_credentials = w->metrics_credentials;
     return rc == ERR_OK ? control_open(&control, &w->control, err) : rc;
 }
 
@@ -376,6 +386,8 @@ int worker_run(const struct worker_params *params)
            : w->job.cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG
                                                    : EXIT_FAILED;
     control_close(w->control);
+    credentials_close(w->job.credentials);
+    credentials_close(w->metrics_credentials);
     history_close(&w->job.history);
     if (w->job.has_loader)
         loader_deinit(&w->job.loader);

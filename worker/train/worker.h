@@ -39,9 +39,12 @@ struct worker_params {
     const char *own_checkpoints_dir; /* of this worker: with copies of others', or of what is in a
                                         bucket, which needs it; NULL: none */
     int spare_disk_percent;          /* of the disk with the latter, which it leaves free */
+    const char *certificates_dir;    /* train/credentials.h; NULL: all ports are plain */
     const char *key_path;            /* the key that the job's workers and its operator share */
     const char *health_host;         /* NULL: no health port */
     int health_port;
+    const char *metrics_host; /* NULL: no metrics port */
+    int metrics_port;
     const char *control_host;
     int control_port;
     const char *tensor_host;

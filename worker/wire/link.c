@@ -100,6 +100,9 @@ static enum err_code check_edge(const struct link_params *p, int i, struct err *
         return err_set(err, ERR_INVALID,
                        "%s, %s: the peer, the limits or the slots are out of range", edge->name,
                        edge->peer_name);
+    if (p->tls && edge->tls_name[0] == '\0')
+        return err_set(err, ERR_INVALID, "%s, %s: no name for the peer's certificate", edge->name,
+                       edge->peer_name);
     for (int k = 0; k < i; k++)
         if (p->edges[k].id == edge->id && p->edges[k].peer == edge->peer &&
             p->edges[k].is_incoming == edge->is_incoming)
@@ -127,8 +130,18 @@ static enum err_code check_params(const struct link_params *p, struct err *err)
     return ERR_OK;
 }
 
+/* What has not been acknowledged never will be. */
+static void settle_traffic(const struct edge *edge)
+{
+    for (uint64_t i = edge->n_released; edge->params.traffic && i < edge->n_sent; i++)
+        atomic_fetch_sub(&edge->params.traffic->unacknowledged_bytes,
+                         edge->sizes[i % LINK_SLOTS_MAX]);
+}
+
 static void free_link(struct link *link)
 {
+    for (int i = 0; i < link->params.n_edges; i++)
+        settle_traffic(&link->edges[i]);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->lock);
     arena_deinit(&link->arena);
@@ -163,6 +176,7 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
     if (rc == ERR_OK) {
         lay_out_slots(link, &link->arena);
         rc = link_io_start(link, params->listen_address, err);
+        link->params.tls = NULL;
     } else {
         rc = err_wrap(err, rc, "message slots");
     }

@@ -16,24 +16,28 @@
  * (link_abort()), and so do its peers: all workers report the one that failed first. Strangers on
  * the port (wrong protocol, key, plan, revision, worker, edge) are refused, counted and disturb no
  * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
- * of the job.
+ * of the job; with an identity, one whose certificate is not that of a peer gets no answer.
  *
- * Layer: wire (may use base). Threads: any; at most one at a time in a call on the same edge.
- * Transport: plain TCP so far, so the addresses must be loopback or a trusted network.
+ * Layer: wire (may use tls base). Threads: any; at most one at a time in a call on the same edge.
+ * Transport: mutual TLS with an identity, in which both ends check that the peer's certificate
+ * names the worker of the edge; else plain TCP, for loopback and trusted networks.
  */
 #ifndef WIRE_LINK_H
 #define WIRE_LINK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/hmac.h"
+#include "tls/tls.h"
 #include "wire/frame.h"
 
 #define LINK_HOST_BYTES    256
 #define LINK_NAME_BYTES    32
+#define LINK_TLS_BYTES     96 /* of the name in a peer's certificate, with the NUL */
 #define LINK_EDGES_MAX     384
 #define LINK_SLOTS_MAX     256          /* an edge, on each end */
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
@@ -41,6 +45,15 @@
 #define LINK_STRANGERS_MAX 8            /* connections that are not authenticated yet */
 
 struct link; /* on the heap; all fields private */
+
+/* Bytes of messages, with their headers, to and from a peer. Written by the IO thread, read by any.
+ * Edges, and links that come one after the other, may share one. */
+struct link_traffic {
+    atomic_ullong sent_bytes;
+    atomic_ullong received_bytes;
+    atomic_ullong unacknowledged_bytes; /* of those that are sent: the peer still has them in its
+                                           slots, or they are on their way */
+};
 
 struct link_edge {
     uint32_t id; /* equal on both ends; one peer's edges of one direction have different ones */
@@ -52,6 +65,8 @@ struct link_edge {
     int n_slots; /* messages that lie at this end, 1..LINK_SLOTS_MAX; 2 keep the wire busy */
     char name[LINK_NAME_BYTES];      /* what errors call the edge ... */
     char peer_name[LINK_NAME_BYTES]; /* ... and its peer */
+    char tls_name[LINK_TLS_BYTES];   /* with an identity: what the peer's certificate names */
+    struct link_traffic *traffic;    /* borrowed until the link is closed; NULL: not counted */
 };
 
 struct link_params {
@@ -64,6 +79,7 @@ struct link_params {
     uint64_t plan_hash; /* these two must be equal on both ends of an edge */
     uint32_t revision;
     struct hmac_key key; /* without the same one on the other end there is no connection */
+    const struct tls_identity *tls; /* NULL: plain TCP */
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peer() */
     int silence_s;       /* an edge is lost when its peer is silent for so long; 0: 15 */
 };

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <libwebsockets.h>
 #include <netdb.h>
+#include <openssl/ssl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,13 +83,20 @@ struct conn {
 
 struct link_io {
     struct lws_context *context;
+#if LWS_LIBRARY_VERSION_NUMBER >= 4003000
+    /* Without one of its own a context shares the process's, whose count of connections has no lock
+     * (libwebsockets issue 2544). No flags: it prints nothing. */
+    lws_log_cx_t log;
+#endif
     struct lws_vhost *vhost;
     pthread_t thread;
     bool stop;
     lws_sorted_usec_list_t tick;
     struct lws_protocols protocols[2];
     lws_retry_bo_t idle_policy; /* pings, and the end of a connection without answers */
-    bool incoming_is_from_peer; /* the connection that is being accepted */
+    SSL_CTX *client;            /* NULL: plain TCP */
+    bool is_accepting;          /* a connection, which has no entry yet ... */
+    bool incoming_is_from_peer; /* ... and where it comes from */
     int n_conns;
     struct conn conns[]; /* as many as there are edges and places for strangers */
 };
@@ -199,6 +207,12 @@ static struct edge *find_edge(struct link *link, const struct hello *hello)
     return NULL;
 }
 
+/* Does the certificate of the peer name the worker of the edge? */
+static bool has_name(const struct conn *c, const struct edge *edge)
+{
+    return !c->link->io->client || tls_peer_is(lws_get_ssl(c->wsi), edge->params.tls_name);
+}
+
 /* Give a stranger the edge that its HELLO names, if it may have it. */
 static enum err_code claim_edge(struct conn *c, struct edge *edge, struct err *err)
 {
@@ -246,8 +260,24 @@ static enum err_code on_hello(struct conn *c, struct err *err)
     if (hello.tensor_max_bytes != edge->params.tensor_max_bytes ||
         hello.meta_max_bytes != edge->params.meta_max_bytes)
         return err_set(err, ERR_PROTOCOL, "different limits for tensors or meta data");
+    if (!has_name(c, edge))
+        return err_set(err, ERR_PROTOCOL,
+                       "the certificate is not that of worker %u, incarnation %u", hello.from,
+                       hello.from_incarnation);
     c->hello_received = true;
     return c->dialed ? ERR_OK : claim_edge(c, edge, err);
+}
+
+/* Every credit but those in advance is for a message that the receiver has released. */
+static void count_released(struct edge *edge)
+{
+    uint64_t bytes = 0;
+
+    while (edge->n_released < edge->n_sent &&
+           edge->n_released + edge->n_slots_there < edge->n_credits)
+        bytes += edge->sizes[edge->n_released++ % LINK_SLOTS_MAX];
+    if (edge->params.traffic)
+        atomic_fetch_sub(&edge->params.traffic->unacknowledged_bytes, bytes);
 }
 
 /* The first credit also means that the receiver has accepted the dialer. */
@@ -260,8 +290,11 @@ static enum err_code on_credit(struct conn *c, struct err *err)
         return err_set(err, ERR_PROTOCOL, "a credit of %llu after %llu frames",
                        (unsigned long long)total, (unsigned long long)edge->n_sent);
     edge->n_credits = total;
-    if (c->state == CONN_GREETING)
+    if (c->state == CONN_GREETING) {
+        edge->n_slots_there = total;
         open_edge(c);
+    }
+    count_released(edge);
     return ERR_OK;
 }
 
@@ -305,6 +338,10 @@ static enum err_code on_frame(struct conn *c, struct err *err)
         edge->ready[(edge->ready_head + edge->n_ready) % edge->params.n_slots] = c->slot;
         edge->n_ready++;
         edge->n_received++;
+        if (edge->params.traffic)
+            atomic_fetch_add(&edge->params.traffic->received_bytes,
+                             FRAME_HEADER_BYTES + c->reader.head.meta_bytes +
+                                 c->reader.head.tensor_bytes);
         c->slot = -1;
         pthread_cond_broadcast(&c->link->changed);
         return ERR_OK;
@@ -445,7 +482,11 @@ static struct chunk message_chunk(struct conn *c)
                           .last = left <= CHUNK_MAX_BYTES};
 
     if (chunk.first)
-        edge->n_sent++;
+        edge->sizes[edge->n_sent++ % LINK_SLOTS_MAX] = slot->n_bytes;
+    if (chunk.first && edge->params.traffic)
+        atomic_fetch_add(&edge->params.traffic->unacknowledged_bytes, slot->n_bytes);
+    if (edge->params.traffic)
+        atomic_fetch_add(&edge->params.traffic->sent_bytes, chunk.n_bytes);
     c->chunk_at = chunk.last ? 0 : c->chunk_at + CHUNK_MAX_BYTES;
     return chunk;
 }
@@ -586,6 +627,13 @@ static bool is_from_peer(const struct link *link, int fd)
     return false;
 }
 
+/* The library drops a connection before it reports it when its first bytes are not TLS. */
+static void count_unreported(struct link *link)
+{
+    link->n_refused += link->io->is_accepting;
+    link->io->is_accepting = false;
+}
+
 /* A new connection: is there a place for one more stranger? Those from a peer's address have places
  * of their own, so that no flood from elsewhere keeps the peer out. */
 static int on_incoming(struct link *link, int fd)
@@ -604,9 +652,12 @@ static int on_incoming(struct link *link, int fd)
         if (!oldest || c->since_ms < oldest->since_ms)
             oldest = c;
     }
+    count_unreported(link);
     link->io->incoming_is_from_peer = from_peer;
-    if (n_strangers < (from_peer ? PEER_STRANGERS_MAX : LINK_STRANGERS_MAX))
+    if (n_strangers < (from_peer ? PEER_STRANGERS_MAX : LINK_STRANGERS_MAX)) {
+        link->io->is_accepting = true;
         return 0;
+    }
     /* This one is refused, but a peer dials again soon and then finds a place. */
     if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
         kill_later(oldest, "evicted: too many unauthenticated connections");
@@ -621,6 +672,7 @@ static int on_accepted(struct link *link, struct lws *wsi)
 
     if (lws_get_opaque_user_data(wsi))
         return 0; /* one that we have dialed */
+    link->io->is_accepting = false;
     c = free_conn(link->io);
     if (!c)
         return -1; /* impossible: on_incoming() counts */
@@ -640,6 +692,10 @@ static int on_established(struct conn *c)
     if (!c || c->state != CONN_OPENING ||
         getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
         return -1;
+    if (c->dialed && !has_name(c, c->edge)) {
+        set_why(c, "the certificate is that of another worker");
+        return -1;
+    }
     c->received_ms = clock_now_ms();
     c->state = CONN_GREETING;
     return 0;
@@ -699,6 +755,18 @@ static int on_writeable(struct conn *c)
     return 0;
 }
 
+/* The library's own text has no reason for a failed handshake. */
+static void on_dial_failed(struct conn *c, const char *text, size_t n)
+{
+    SSL *ssl = c->link->io->client ? lws_get_ssl(c->wsi) : NULL;
+    long result = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
+
+    if (result != X509_V_OK)
+        set_why(c, "the peer's certificate: %s", X509_verify_cert_error_string(result));
+    else if (text && n > 0)
+        set_why(c, "%.*s", (int)strnlen(text, n), text);
+}
+
 /* The peer ends the websocket: two bytes of status and its reason. */
 static int on_peer_close(struct conn *c, const char *in, size_t n)
 {
@@ -722,6 +790,21 @@ static bool is_websocket(struct lws *wsi)
            lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
 }
 
+/* Is the peer, by its certificate, one that may dial? Which edge it may have is the HELLO's. */
+static bool may_dial(const struct link *link, struct lws *wsi)
+{
+    char name[TLS_NAME_BYTES];
+
+    if (!link->io->client)
+        return true;
+    if (!tls_peer_name(lws_get_ssl(wsi), name))
+        return false;
+    for (int i = 0; i < link->params.n_edges; i++)
+        if (link->edges[i].params.is_incoming && strcmp(link->edges[i].params.tls_name, name) == 0)
+            return true;
+    return false;
+}
+
 static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_reasons reason,
                         void *in, size_t n)
 {
@@ -735,7 +818,7 @@ static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_re
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
         return is_websocket(wsi) ? 0 : -1;
     case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* without a name it would be our first one */
-        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 ? 0 : -1;
+        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 && may_dial(link, wsi) ? 0 : -1;
     case LWS_CALLBACK_FILTER_HTTP_CONNECTION: /* no HTTP is served here ... */
     case LWS_CALLBACK_HTTP:
     case LWS_CALLBACK_RAW_ADOPT: /* ... and nothing else, as after CONNECT */
@@ -761,8 +844,8 @@ static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_re
     case LWS_CALLBACK_CLOSED:
     case LWS_CALLBACK_CLIENT_CLOSED:
     case LWS_CALLBACK_WSI_DESTROY:
-        if (c && reason == LWS_CALLBACK_CLIENT_CONNECTION_ERROR && in && n > 0)
-            set_why(c, "%.*s", (int)strnlen(in, n), (const char *)in);
+        if (c && reason == LWS_CALLBACK_CLIENT_CONNECTION_ERROR)
+            on_dial_failed(c, in, n);
         if (c)
             conn_gone(c, clock_now_ms());
         return 0;
@@ -771,13 +854,30 @@ static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_re
     }
 }
 
+/* The library has made a context without a certificate; it is called from link_open(). */
+static int set_up_server(const struct link *link, SSL_CTX *context)
+{
+    return tls_context_set(link->params.tls, context, NULL) == ERR_OK ? 0 : -1;
+}
+
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                     size_t n)
 {
     struct link *link = lws_context_user(lws_get_context(wsi));
     int answer;
 
-    (void)user;
+    switch (reason) {
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
+        return set_up_server(link, user);
+    case LWS_CALLBACK_LOCK_POLL: /* from within calls of ours, which have the lock: since 4.3 */
+    case LWS_CALLBACK_UNLOCK_POLL:
+    case LWS_CALLBACK_ADD_POLL_FD:
+    case LWS_CALLBACK_DEL_POLL_FD:
+    case LWS_CALLBACK_CHANGE_MODE_POLL_FD:
+        return 0;
+    default:
+        break;
+    }
     pthread_mutex_lock(&link->lock);
     answer = handle_event(link, wsi, reason, in, n);
     pthread_mutex_unlock(&link->lock);
@@ -795,14 +895,14 @@ static void dial(struct link *link, struct edge *edge, int64_t now_ms)
         .vhost = link->io->vhost,
         .address = edge->host,
         .port = edge->port,
-        .host = edge->host,
+        .host = link->io->client ? edge->params.tls_name : edge->host, /* is checked with TLS */
         .origin = edge->host,
         .path = URL_PATH,
         .protocol = SUBPROTOCOL,
         .alpn = "http/1.1",
         .retry_and_idle_policy = &link->io->idle_policy,
         .opaque_user_data = c,
-        /* TLS: .ssl_connection, and the check of the peer's name in on_established(). */
+        .ssl_connection = link->io->client ? LCCSCF_USE_SSL : 0,
     };
     bool is_dialing;
 
@@ -837,6 +937,7 @@ static void tend(struct link *link)
 {
     int64_t now_ms = clock_now_ms(), next_ms = INT64_MAX;
 
+    count_unreported(link);
     for (int i = 0; i < link->params.n_edges; i++) {
         struct edge *edge = &link->edges[i];
 
@@ -928,8 +1029,15 @@ static enum err_code create_context(struct link *link, const char *listen_addres
         .alpn = "http/1.1",
         .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
                    LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
-        /* TLS: certificate, key, CA and LWS_SERVER_OPTION_REQUIRE_VALID_OPENSSL_CLIENT_CERT. */
+        .provided_client_ssl_ctx = io->client,
+#if LWS_LIBRARY_VERSION_NUMBER >= 4003000
+        .log_cx = &io->log,
+#endif
     };
+
+    if (io->client)
+        info.options |=
+            LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT | LWS_SERVER_OPTION_CREATE_VHOST_SSL_CTX;
 
     if (!strchr(listen_address, ':'))
         info.options |= LWS_SERVER_OPTION_DISABLE_IPV6;
@@ -963,7 +1071,10 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
                                               .callback = on_event,
                                               .rx_buffer_size = CHUNK_MAX_BYTES,
                                               .tx_packet_size = CHUNK_MAX_BYTES};
-    rc = check_address(listen_address, link->params.listen_port, err);
+    rc =
+        link->params.tls ? tls_context_new(link->params.tls, TLS_CLIENT, &io->client, err) : ERR_OK;
+    if (rc == ERR_OK)
+        rc = check_address(listen_address, link->params.listen_port, err);
     if (rc == ERR_OK)
         rc = create_context(link, listen_address, err);
     if (rc == ERR_OK)
@@ -972,6 +1083,7 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
         return ERR_OK;
     if (io->context)
         lws_context_destroy(io->context);
+    SSL_CTX_free(io->client);
     free(io);
     link->io = NULL;
     return rc;
@@ -990,6 +1102,7 @@ void link_io_stop(struct link *link)
     link_io_wake(link);
     pthread_join(link->io->thread, NULL);
     lws_context_destroy(link->io->context);
+    SSL_CTX_free(link->io->client);
     free(link->io);
     link->io = NULL;
 }

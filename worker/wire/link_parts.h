@@ -60,9 +60,12 @@ struct edge {
      * the IO thread sends the first one. */
     struct send_slot queued[LINK_SLOTS_MAX];
     int queued_head, n_queued;
-    uint64_t n_credits; /* frames that the receiver has allowed since the start */
-    uint64_t n_sent;    /* frames that were begun */
-    bool delivered;     /* the receiver has confirmed all of them */
+    uint64_t n_credits;             /* frames that the receiver has allowed since the start */
+    uint64_t n_sent;                /* frames that were begun */
+    uint64_t n_slots_there;         /* credits in advance: slots at the other end */
+    uint64_t n_released;            /* there, of those that were sent ... */
+    uint64_t sizes[LINK_SLOTS_MAX]; /* ... and those that are not: bytes, by number */
+    bool delivered;                 /* the receiver has confirmed all of them */
 
     struct conn *conn;          /* the one connection that may carry this edge; NULL for none */
     char host[LINK_HOST_BYTES]; /* of the peer; empty: not known yet */
@@ -73,7 +76,7 @@ struct edge {
 };
 
 struct link {
-    struct link_params params; /* without listen_address and edges, which are the caller's */
+    struct link_params params; /* without what is the caller's: listen_address, edges, tls */
     struct arena arena;        /* all slots */
     int port;                  /* that is listened on */
 

@@ -26,6 +26,31 @@
 {{- default $name .Values.probePriorityClass.name -}}
 {{- end -}}
 
+{{- /* The Secret with the certificate that reads workers' metrics. Empty: there is none. */ -}}
+{{- define "skyjob.reader" -}}
+{{- if and .Values.tls.enabled .Values.metrics.workers.enabled -}}
+{{- include "skyjob.fullname" . }}-worker-metrics
+{{- end -}}
+{{- end -}}
+
+{{- /* Who may reach workers' metrics, as the operator takes it: NAMESPACE/KEY=VALUE,... */ -}}
+{{- define "skyjob.readers" -}}
+{{- $from := .Values.metrics.workers.from -}}
+{{- $labels := list -}}
+{{- range $key, $value := $from.labels }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end -}}
+{{- $from.namespace }}{{ with $labels }}/{{ join "," . }}{{ end -}}
+{{- end -}}
+
+{{- /* The ClusterRole of those who scrape. */ -}}
+{{- define "skyjob.metricsReader" -}}
+{{ include "skyjob.fullname" . }}-metrics-reader
+{{- end -}}
+
+{{- /* The chart's own account that has it, and the Secret with its token. */ -}}
+{{- define "skyjob.scraper" -}}
+{{ include "skyjob.fullname" . }}-scraper
+{{- end -}}
+
 {{- define "skyjob.selector" -}}
 app.kubernetes.io/name: {{ include "skyjob.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -72,8 +97,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [configmaps]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
-  resources: [secrets] # the key that a job's workers share with the operator
-  verbs: [get, create]
+  resources: [secrets] # the key that a job's workers share with the operator{{ if .Values.tls.enabled }}, and their certificates{{ end }}
+  verbs: [get, create{{ if .Values.tls.enabled }}, patch{{ end }}]
 - apiGroups: [""]
   resources: [persistentvolumeclaims] # can probes read the data, on any node?
   verbs: [get]
@@ -86,4 +111,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads] # to let go of pods that are not to be replaced
   verbs: [delete]
+{{- end -}}
+
+{{- /* Where a PodMonitor or ServiceMonitor finds the metrics, and how it asks. */ -}}
+{{- define "skyjob.endpoint" -}}
+port: metrics
+path: /metrics
+scheme: https
+authorization:
+  type: Bearer
+  credentials:
+    name: {{ default (include "skyjob.scraper" .) .Values.metrics.tokenSecret }}
+    key: token
+tlsConfig:
+  {{- if .Values.tls.enabled }}
+  serverName: metrics.skyjob.internal
+  ca:
+    secret:
+      name: {{ include "skyjob.fullname" . }}-ca
+      key: ca.crt
+  {{- else }}
+  insecureSkipVerify: true # without a CA the operator's certificate is its own
+  {{- end }}
 {{- end -}}

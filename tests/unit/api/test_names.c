@@ -12,6 +12,8 @@
 #include "api/node.h"
 #include "api/plan.h"
 
+#define UID "0123abcd-4567-89ab-cdef-0123456789ab"
+
 static void names_are_those_that_the_manual_promises(void **state)
 {
     char out[NAMES_BYTES];
@@ -62,6 +64,34 @@ static void names_of_probes_differ_by_node(void **state)
     assert_string_not_equal(a, b);
     names_probe_pod("mnli", "0b7d3f52", "node-1", b);
     assert_string_equal(a, b);
+}
+
+static void names_in_certificates_lead_back_to_the_job(void **state)
+{
+    static const char *const others[] = {
+        "",
+        "w0-1",
+        "w0-1.u",
+        "w0-1..skyjob.internal",
+        "w0-1.u.example.com",
+        "u.skyjob.internal",
+        NAMES_METRICS_DNS,
+        "a.w0-1.u.skyjob.internal",
+        NAMES_OPERATOR_METRICS_DNS,
+        NAMES_READER_DNS,
+        "w0-1.01234567890123456789012345678901234567890.skyjob.internal"};
+    char name[NAMES_DNS_BYTES];
+    char uid[NAMES_UID_BYTES];
+
+    (void)state;
+    names_worker_dns(UID, 383, 12, name);
+    assert_string_equal(name, "w383-12." UID ".skyjob.internal");
+    assert_true(names_dns_uid(name, uid));
+    assert_string_equal(uid, UID);
+    names_operator_dns(UID, name);
+    assert_string_equal(name, "operator." UID ".skyjob.internal");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(names_dns_uid(others[i], uid));
 }
 
 static void node_probe_reads_back_what_was_written(void **state)
@@ -201,6 +231,7 @@ int main(void)
         cmocka_unit_test(names_are_those_that_the_manual_promises),
         cmocka_unit_test(names_of_children_fit_for_the_longest_job),
         cmocka_unit_test(names_of_probes_differ_by_node),
+        cmocka_unit_test(names_in_certificates_lead_back_to_the_job),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
         cmocka_unit_test(node_probe_keeps_costs_that_are_zero),
         cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),

@@ -71,6 +71,7 @@ static void fill(struct status *s)
         s->stages[i].is_ready = true;
     }
     (void)snprintf(s->placement.strategy, sizeof s->placement.strategy, "Optimal");
+    (void)snprintf(s->placement.image, sizeof s->placement.image, "worker:1");
     s->placement.summary.predicted_step_ms = 12.5;
     s->placement.micro_batches = 4;
     s->placement.summary.n_alternatives = 1;
@@ -220,6 +221,7 @@ static void status_has_an_end_however_much_there_is_to_say(void **state)
     FILL(s->message);
     FILL(s->placement.summary.explanation);
     FILL(s->placement.nodes);
+    FILL(s->placement.image);
     for (int t = 0; t < CONDITION_COUNT; t++)
         FILL(s->conditions[t].message);
     s->n_stages = SPEC_STAGES_MAX;

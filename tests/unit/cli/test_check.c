@@ -37,9 +37,23 @@
     "{\"status\":{\"conditions\":[{\"type\":\"Established\",\"status\":\"True\"}]},\"spec\":{"     \
     "\"versions\":[{\"name\":\"v1alpha1\",\"served\":true}]}}"
 
+#define LEASE(holder, time)                                                                        \
+    "{\"metadata\":{\"namespace\":\"skyjob-system\",\"name\":\"skyjob-operator\"},\"spec\":{"      \
+    "\"holderIdentity\":\"" holder "\",\"leaseDurationSeconds\":15,\"renewTime\":\"" time "\"}}"
+#define LEASE_BYTES 400
+
+/* A list with the Lease of an operator that leads. */
+static void renewed_now(char out[static LEASE_BYTES])
+{
+    char now[CLOCK_TEXT_BYTES];
+
+    clock_format(clock_wall_ms(), now);
+    (void)snprintf(out, LEASE_BYTES, LIST(LEASE("a-1", "%s")), now);
+}
+
 static void check_of_a_ready_cluster_has_no_problem(void **state)
 {
-    static char lease[400];
+    static char lease[LEASE_BYTES];
     static struct loopback_reply replies[] = {
         {CRD, .body = SERVED},
         {JOBS, .body = LIST("")},
@@ -53,15 +67,9 @@ static void check_of_a_ready_cluster_has_no_problem(void **state)
         {REVIEW, YES},
         {NODES, .body = LIST(NODE)},
     };
-    char now[CLOCK_TEXT_BYTES];
 
     (void)state;
-    clock_format(clock_wall_ms(), now);
-    (void)snprintf(lease, sizeof lease,
-                   LIST("{\"metadata\":{\"namespace\":\"skyjob-system\",\"name\":"
-                        "\"skyjob-operator\"},\"spec\":{\"holderIdentity\":\"a-1\","
-                        "\"leaseDurationSeconds\":15,\"renewTime\":\"%s\"}}"),
-                   now);
+    renewed_now(lease);
     verb_serve(replies, sizeof replies / sizeof replies[0]);
     assert_int_equal(VERB_RUN(command_check, "check"), EXIT_DONE);
     assert_has(verb_out, "warning  crd        it does not know spec.model.preset and ");
@@ -78,6 +86,32 @@ static void check_of_a_ready_cluster_has_no_problem(void **state)
                "\"skyjob.dev\",\"resource\":\"skyjobs\"}");
     assert_has(loopback_request(verb_server, 9),
                "\"resourceAttributes\":{\"verb\":\"list\",\"resource\":\"nodes\"}");
+}
+
+static void check_waits_for_an_operator_to_take_over(void **state)
+{
+    static char lease[LEASE_BYTES];
+    static struct loopback_reply replies[] = {
+        {CRD, .body = SERVED},
+        {JOBS, .body = LIST("")},
+        {LEASES(""), .body = LIST(LEASE("old-1", "2026-01-01T00:00:00Z"))},
+        {LEASES(""), .body = LIST(LEASE("", "2026-01-01T00:00:00Z"))},
+        {LEASES(""), .body = lease},
+        {DEPLOYS(""), .body = LIST(DEPLOYMENT)},
+        {NETWORK(""), .body = LIST("{}")},
+        {POLICIES, .body = LIST("{},{}")},
+        {BINDINGS, .body = LIST("{},{}")},
+        {REVIEW, YES},
+        {REVIEW, YES},
+        {REVIEW, YES},
+        {NODES, .body = LIST(NODE)},
+    };
+
+    (void)state;
+    renewed_now(lease);
+    verb_serve(replies, sizeof replies / sizeof replies[0]);
+    assert_int_equal(VERB_RUN(command_check, "check"), EXIT_DONE);
+    assert_has(verb_out, "\nok       leader     a-1 leads");
 }
 
 static void check_by_a_user_with_few_rights_says_what_is_not_known(void **state)
@@ -135,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         VERB_TEST(check_of_a_ready_cluster_has_no_problem),
+        VERB_TEST(check_waits_for_an_operator_to_take_over),
         VERB_TEST(check_by_a_user_with_few_rights_says_what_is_not_known),
         VERB_TEST(check_of_a_cluster_without_skyjob_fails),
         VERB_TEST(check_of_a_server_that_fails_is_an_error),

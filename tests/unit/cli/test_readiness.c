@@ -315,8 +315,8 @@ static void readiness_takes_the_lease_that_was_renewed_last(void **state)
     add_lease(&r, "c", "skyjob-operator", "3", "2026-11-28T08:03:05.000000Z");
     assert_string_equal(r.lease.namespace, "b");
     assert_int_equal(r.lease.renewed_ms, NOW_MS - 10000);
-    assert_true(readiness_lease_is_fresh(&r, NOW_MS));
-    assert_false(readiness_lease_is_fresh(&r, NOW_MS + 6000));
+    assert_true(readiness_has_leader(&r, NOW_MS));
+    assert_false(readiness_has_leader(&r, NOW_MS + 6000));
     assert_false(r.lease.has_changed);
 }
 

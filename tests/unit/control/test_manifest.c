@@ -172,6 +172,145 @@ static void manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere(void **sta
     world_free(w);
 }
 
+static void manifest_of_a_pod_with_tls_mounts_its_own_certificate_only(void **state)
+{
+    static const char *const paths[] = {"ca.crt", "tls.crt", "tls.key"};
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pods[2];
+
+    (void)state;
+    w->seen.n_pods = 0;
+    w->seen.settings.has_tls = true;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
+    pods[0] = stage_pod(w, 1);
+    pods[1] = parse(&text);
+    for (int i = 0; i < 2; i++) {
+        const struct json *mount = named(json_get(container(pods[i]), "volumeMounts"), "tls");
+        const struct json *secret =
+            json_get(named(json_path(pods[i], "spec.volumes"), "tls"), "secret");
+        const struct json *item = json_first(json_get(secret, "items"));
+        const char *files[2][3] = {{"ca.crt", "w1-1.crt", "w1-1.key"},
+                                   {"ca.crt", "w0-0.crt", "w0-0.key"}};
+        char name[NAMES_BYTES];
+        char command[1024];
+
+        names_child(w->seen.name, NAMES_TLS, name);
+        assert_string_equal(json_string(json_get(secret, "secretName"), ""), name);
+        assert_int_equal(json_i64(json_get(secret, "defaultMode"), 0), 0440);
+        for (int k = 0; k < 3; k++, item = json_next(item)) {
+            assert_string_equal(json_string(json_get(item, "key"), ""), files[i][k]);
+            assert_string_equal(json_string(json_get(item, "path"), ""), paths[k]);
+        }
+        assert_null(item);
+        assert_string_equal(json_string(json_get(mount, "mountPath"), ""), "/etc/skyjob-tls");
+        assert_true(json_bool(json_get(mount, "readOnly"), false));
+        command_of(pods[i], command, sizeof command);
+        assert_non_null(strstr(command, "--certificates /etc/skyjob-tls "));
+        json_free(pods[i]);
+    }
+    world_free(w);
+}
+
+/* A pod that speaks TLS and one that does not could not connect. */
+static void manifest_has_tls_as_the_pods_that_are_there(void **state)
+{
+    struct world *w = planned_world();
+    struct observed *seen = &w->seen;
+
+    (void)state;
+    assert_true(seen->n_pods > 0 && seen->pods[0].role == POD_WORKER);
+    assert_false(manifest_has_tls(seen, POD_WORKER));
+    seen->settings.has_tls = true;
+    assert_false(manifest_has_tls(seen, POD_WORKER));
+    assert_true(manifest_has_tls(seen, POD_PROBE));
+    for (int i = 0; i < seen->n_pods; i++)
+        seen->pods[i].phase = POD_FAILED;
+    assert_true(manifest_has_tls(seen, POD_WORKER));
+    seen->settings.has_tls = false;
+    seen->pods[0].phase = POD_RUNNING;
+    seen->pods[0].has_tls = true;
+    assert_true(manifest_has_tls(seen, POD_WORKER));
+    world_free(w);
+}
+
+/* Of a stage only: a probe lives for seconds, and has nothing to report. */
+static void manifest_of_a_stage_serves_metrics_if_the_settings_say_so(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+
+    (void)state;
+    w->seen.n_pods = 0;
+    w->seen.settings.has_worker_metrics = true;
+    for (int has_tls = 0; has_tls < 2; has_tls++) {
+        struct json *pods[2];
+        char commands[2][1024];
+
+        w->seen.settings.has_tls = has_tls;
+        assert_int_equal(write_for(w, &action, &text), ERR_OK);
+        pods[0] = stage_pod(w, 1);
+        pods[1] = parse(&text);
+        for (int i = 0; i < 2; i++) {
+            const struct json *volume = named(json_path(pods[i], "spec.volumes"), "tls");
+            size_t n_files = json_count(json_path(volume, "secret.items"));
+
+            command_of(pods[i], commands[i], sizeof commands[i]);
+            assert_int_equal(n_files, !has_tls ? 0 : i == 0 ? 5 : 3);
+        }
+        assert_non_null(strstr(commands[0], " --metrics-address 0.0.0.0:7073 "));
+        assert_int_equal(json_i64(json_get(named(json_get(container(pods[0]), "ports"), "metrics"),
+                                           "containerPort"),
+                                  0),
+                         PORT_METRICS);
+        assert_null(strstr(commands[1], "metrics"));
+        assert_null(named(json_get(container(pods[1]), "ports"), "metrics"));
+        json_free(pods[0]);
+        json_free(pods[1]);
+    }
+    world_free(w);
+}
+
+static void manifest_of_a_reader_has_no_certificate(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_MODEL_POD};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pod;
+
+    (void)state;
+    w->seen.settings.has_tls = true;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
+    pod = parse(&text);
+    assert_null(named(json_path(pod, "spec.volumes"), "tls"));
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_the_certificates_belongs_to_the_job(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *texts = NULL, *secret;
+    const struct json *owner;
+
+    (void)state;
+    assert_int_equal(json_parse("{\"ca.crt\":\"a\\nb\"}", 17, &texts, NULL), ERR_OK);
+    assert_int_equal(manifest_certificates(&w->seen, texts, &text, NULL), ERR_OK);
+    secret = parse(&text);
+    owner = json_first(json_path(secret, "metadata.ownerReferences"));
+    assert_string_equal(json_string(json_get(owner, "uid"), ""), w->seen.uid);
+    assert_string_equal(json_string(json_path(secret, "metadata.name"), ""), "mnli-certificates");
+    assert_false(json_bool(json_get(secret, "immutable"), false));
+    assert_string_equal(json_string(json_get(json_get(secret, "stringData"), "ca.crt"), ""),
+                        "a\nb");
+    json_free(secret);
+    json_free(texts);
+    world_free(w);
+}
+
 static void manifest_of_the_key_belongs_to_the_job_and_never_changes(void **state)
 {
     struct world *w = planned_world();
@@ -757,6 +896,62 @@ static void manifest_pull_policy_goes_with_the_image(void **state)
     world_free(w);
 }
 
+static void has_image(struct world *w, const char *image)
+{
+    struct json *pod = stage_pod(w, 0);
+
+    assert_string_equal(json_string(json_get(container(pod), "image"), ""), image);
+    json_free(pod);
+}
+
+/* As after an upgrade of the operator. */
+static void manifest_keeps_the_default_image_for_workers_that_replace_others(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)snprintf(w->seen.settings.worker_image, SPEC_IMAGE_BYTES, "worker:2");
+    world_remove_pod(w, world_pod(w, 0));
+    (void)world_settle(w);
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.revision, 2);
+    has_image(w, "worker:1");
+    world_free(w);
+}
+
+/* As when the default could not be pulled, and was corrected. */
+static void manifest_takes_another_default_image_for_a_job_that_starts_anew(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    (void)world_settle(w);
+    (void)snprintf(w->seen.settings.worker_image, SPEC_IMAGE_BYTES, "worker:2");
+    (void)world_settle(w);
+    has_image(w, "worker:1");
+    w->seen.now_ms += DECIDE_CREATING_MS + 1000;
+    (void)world_settle(w);
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.revision, 2);
+    assert_string_equal(w->seen.status.placement.image, "worker:2");
+    has_image(w, "worker:2");
+    world_free(w);
+}
+
+static void manifest_leaves_the_image_to_a_spec_that_names_one(void **state)
+{
+    struct world *w = planned_world();
+
+    (void)state;
+    assert_string_equal(w->seen.status.placement.image, "");
+    has_image(w, "mine:2");
+    world_free(w);
+}
+
 /* The rule for a port of the policy. */
 static const struct json *rule_for(const struct json *policy, int port)
 {
@@ -827,6 +1022,40 @@ static void manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhe
     assert_null(json_get(rule_for(policy, PORT_CONTROL), "from"));
     assert_non_null(json_get(rule_for(policy, PORT_TENSOR), "from"));
     json_free(policy);
+    world_free(w);
+}
+
+static void manifest_of_a_policy_lets_readers_of_metrics_in_to_their_port_only(void **state)
+{
+    struct world *w = planned_world();
+    struct settings *s = &w->seen.settings;
+    const struct json *from;
+    struct json *policy;
+
+    (void)state;
+    s->has_worker_metrics = true;
+    policy = policy_of(w);
+    assert_int_equal(json_count(json_path(policy, "spec.ingress")), 4);
+    assert_null(json_get(rule_for(policy, PORT_METRICS), "from")); /* not known: all */
+    json_free(policy);
+    for (int has_labels = 0; has_labels < 2; has_labels++) {
+        (void)snprintf(s->readers_namespace, sizeof s->readers_namespace, "monitoring");
+        (void)snprintf(s->readers_labels, sizeof s->readers_labels, has_labels ? "a=b" : "");
+        policy = policy_of(w);
+        from = json_get(rule_for(policy, PORT_METRICS), "from");
+        assert_int_equal(json_count(from), 1);
+        assert_string_equal(
+            json_string(json_get(json_path(json_first(from), "namespaceSelector.matchLabels"),
+                                 "kubernetes.io/metadata.name"),
+                        ""),
+            "monitoring");
+        from = json_path(json_first(from), "podSelector.matchLabels");
+        assert_non_null(from);
+        assert_int_equal(json_count(from), has_labels);
+        assert_string_equal(json_string(json_get(from, "a"), ""), has_labels ? "b" : "");
+        assert_null(json_get(rule_for(policy, PORT_CONTROL), "from"));
+        json_free(policy);
+    }
     world_free(w);
 }
 
@@ -948,23 +1177,26 @@ static const struct golden {
     enum err_code (*write)(const struct world *w, struct buf *out);
     bool has_settings; /* all that an operator can be started with */
     bool is_data_everywhere;
+    bool has_metrics; /* and certificates */
 } goldens[] = {
-    {"stage-0-with-claims", spec_text, write_stage_0, false, false},
-    {"stage-1-with-claims", spec_text, write_stage_1, true, false},
-    {"stage-0-of-sample", NULL, write_stage_0, true, false},
-    {"stage-0-of-config-map", configured, write_stage_0, false, false},
-    {"probe-of-claims", spec_text, write_probe, false, false},
-    {"probe-of-shared-claims", spec_text, write_probe, false, true},
-    {"probe-of-sample", NULL, write_probe, true, false},
-    {"probe-of-config-map", configured, write_probe, false, false},
-    {"stage-0-of-own-pods", own_pods, write_stage_0, true, false},
-    {"stage-1-of-group", queued, write_member, true, false},
-    {"probe-of-own-pods", own_pods, write_probe, true, false},
-    {"policy-of-operator", NULL, write_policy, true, false},
-    {"policy-of-unknown-operator", NULL, write_policy, false, false},
-    {"key", own_pods, write_key, false, false},
-    {"probe-spec", spec_text, write_probe_spec, false, false},
-    {"contradicted-patch", NULL, write_contradicted, false, false},
+    {"stage-0-with-claims", spec_text, write_stage_0, false, false, false},
+    {"stage-1-with-claims", spec_text, write_stage_1, true, false, false},
+    {"stage-0-of-sample", NULL, write_stage_0, true, false, false},
+    {"stage-0-of-config-map", configured, write_stage_0, false, false, false},
+    {"probe-of-claims", spec_text, write_probe, false, false, false},
+    {"probe-of-shared-claims", spec_text, write_probe, false, true, false},
+    {"probe-of-sample", NULL, write_probe, true, false, false},
+    {"probe-of-config-map", configured, write_probe, false, false, false},
+    {"stage-0-of-own-pods", own_pods, write_stage_0, true, false, false},
+    {"stage-1-of-group", queued, write_member, true, false, false},
+    {"probe-of-own-pods", own_pods, write_probe, true, false, false},
+    {"policy-of-operator", NULL, write_policy, true, false, false},
+    {"policy-of-unknown-operator", NULL, write_policy, false, false, false},
+    {"stage-0-with-metrics", NULL, write_stage_0, true, false, true},
+    {"policy-with-metrics", NULL, write_policy, true, false, true},
+    {"key", own_pods, write_key, false, false, false},
+    {"probe-spec", spec_text, write_probe_spec, false, false, false},
+    {"contradicted-patch", NULL, write_contradicted, false, false, false},
 };
 
 /* Two stages with figures of their own, whatever the planner would choose. */
@@ -978,6 +1210,11 @@ static struct world *golden_world(const struct golden *g)
         (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "low");
         (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "skyjob-system");
         (void)snprintf(s->operator_labels, sizeof s->operator_labels, "a.b/c=d,e=");
+    }
+    if (g->has_metrics) {
+        s->has_tls = s->has_worker_metrics = true;
+        (void)snprintf(s->readers_namespace, sizeof s->readers_namespace, "monitoring");
+        (void)snprintf(s->readers_labels, sizeof s->readers_labels, "app=prometheus");
     }
     w->seen.data.is_everywhere = g->is_data_everywhere;
     w->seen.revision.plan.revision = 3;
@@ -1030,6 +1267,11 @@ int main(void)
         cmocka_unit_test(manifest_of_a_substitute_is_for_its_own_slot_and_node),
         cmocka_unit_test(manifest_of_the_leader_reads_the_data),
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
+        cmocka_unit_test(manifest_of_a_pod_with_tls_mounts_its_own_certificate_only),
+        cmocka_unit_test(manifest_has_tls_as_the_pods_that_are_there),
+        cmocka_unit_test(manifest_of_a_stage_serves_metrics_if_the_settings_say_so),
+        cmocka_unit_test(manifest_of_a_reader_has_no_certificate),
+        cmocka_unit_test(manifest_of_the_certificates_belongs_to_the_job),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
@@ -1054,8 +1296,12 @@ int main(void)
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
+        cmocka_unit_test(manifest_keeps_the_default_image_for_workers_that_replace_others),
+        cmocka_unit_test(manifest_takes_another_default_image_for_a_job_that_starts_anew),
+        cmocka_unit_test(manifest_leaves_the_image_to_a_spec_that_names_one),
         cmocka_unit_test(manifest_of_a_policy_lets_in_the_own_workers_and_the_operator),
         cmocka_unit_test(manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhere),
+        cmocka_unit_test(manifest_of_a_policy_lets_readers_of_metrics_in_to_their_port_only),
         cmocka_unit_test(manifest_of_the_other_objects_is_whole_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,9 @@
 
 #include "api/signature.h"
 #include "base/clock.h"
+#include "certificates.h"
+#include "client.h"
+#include "http/server.h"
 #include "loopback.h"
 
 #define PATIENCE_MS 10000
@@ -122,6 +125,49 @@ static void fleet_hears_what_a_worker_says_of_itself(void **state)
     assert_int_equal(h.err.code, ERR_OK);
     assert_true(h.has_progress);
     assert_int_equal(h.progress.step, 7);
+}
+
+static void answer_training(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    (void)ctx;
+    assert_string_equal(r->path, "/v1/status");
+    assert_int_equal(buf_addf(&out->body, NULL,
+                              "{\"state\": \"Training\", \"cause\": \"\", \"step\": 7, "
+                              "\"hasPeers\": true}"),
+                     ERR_OK);
+}
+
+static void fleet_with_an_identity_hears_only_the_worker_that_it_means(void **state)
+{
+    struct authority_pair ca = certificates_authority();
+    struct tls_identity *worker = certificates_identity(&ca, &ca, "w1-2.u.skyjob.internal");
+    struct tls_identity *caller = certificates_identity(&ca, &ca, "operator.u.skyjob.internal");
+    struct server_handler handler = {
+        .on_request = answer_training, .identity = worker, .client = "operator.u.skyjob.internal"};
+    struct fleet_address to = {.host = "127.0.0.1",
+                               .port = client_free_port(),
+                               .identity = caller,
+                               .name = "w1-2.u.skyjob.internal"};
+    struct server *control = NULL;
+
+    (void)state;
+    assert_int_equal(server_open("127.0.0.1", to.port, handler, &control, NULL), ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        struct heard h = {0};
+
+        assert_int_equal(fleet_ask_status(fleet, &to,
+                                          (struct fleet_handler){.ctx = &h, .on_answer = hear},
+                                          NULL),
+                         ERR_OK);
+        wait_for(&h);
+        assert_int_equal(h.err.code, i == 0 ? ERR_OK : ERR_IO);
+        assert_int_equal(h.has_progress, i == 0);
+        (void)snprintf(to.name, sizeof to.name, "w1-3.u.skyjob.internal");
+    }
+    server_close(control);
+    tls_identity_free(worker);
+    tls_identity_free(caller);
+    authority_pair_deinit(&ca);
 }
 
 static void fleet_takes_nonsense_for_a_broken_protocol(void **state)
@@ -400,6 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(fleet_hears_what_a_worker_says_of_itself),
+        TEST(fleet_with_an_identity_hears_only_the_worker_that_it_means),
         TEST(fleet_takes_nonsense_for_a_broken_protocol),
         TEST(fleet_reads_no_endless_answer),
         TEST(fleet_hands_out_the_table),

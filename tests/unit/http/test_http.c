@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -310,6 +311,96 @@ static void http_turns_while_a_call_waits(void **state)
     buf_deinit(&r.body);
 }
 
+/* A thread that calls, in a loop that the test's thread polls. */
+struct guest {
+    pthread_t thread;
+    const char *path;
+    enum err_code rc;
+    char text[64];
+    atomic_bool is_done;
+};
+
+static void *call_as_guest(void *arg)
+{
+    struct guest *g = arg;
+    char to[128];
+    struct http_request request = {.url = to, .deadline_ms = 10000};
+    struct http_response r = {0};
+
+    (void)snprintf(to, sizeof to, "%s%s", url, g->path);
+    http_enter(loop);
+    g->rc = http_call(loop, &request, &r, NULL);
+    if (g->rc == ERR_OK)
+        (void)snprintf(g->text, sizeof g->text, "%s", buf_text(&r.body));
+    buf_deinit(&r.body);
+    http_leave(loop);
+    g->is_done = true;
+    http_wake(loop);
+    return NULL;
+}
+
+static void poll_until_done(const struct guest *g)
+{
+    int64_t end_ms = clock_now_ms() + 5000;
+
+    while (!g->is_done && clock_now_ms() < end_ms)
+        assert_int_equal(http_poll(loop, 100, &err), ERR_OK);
+    assert_true(g->is_done);
+}
+
+static void http_share_lets_a_call_go_on_while_that_of_another_thread_hangs(void **state)
+{
+    struct guest hangs = {.path = "/hangs"}, answers = {.path = "/answers"};
+
+    (void)state;
+    SERVE({.expect = "GET /a/hangs", .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG},
+          {.expect = "GET /a/answers", .body = "x"});
+    http_share(loop);
+    assert_int_equal(pthread_create(&hangs.thread, NULL, call_as_guest, &hangs), 0);
+    while (loopback_unused(server) > 1)
+        assert_int_equal(http_poll(loop, 10, &err), ERR_OK);
+    assert_int_equal(pthread_create(&answers.thread, NULL, call_as_guest, &answers), 0);
+    poll_until_done(&answers);
+    assert_int_equal(answers.rc, ERR_OK);
+    assert_string_equal(answers.text, "x");
+    assert_false(hangs.is_done);
+    http_stop(loop);
+    poll_until_done(&hangs);
+    assert_int_equal(hangs.rc, ERR_AGAIN);
+    http_unshare(loop);
+    assert_int_equal(pthread_join(hangs.thread, NULL), 0);
+    assert_int_equal(pthread_join(answers.thread, NULL), 0);
+}
+
+static void *pause_as_guest(void *arg)
+{
+    struct guest *g = arg;
+
+    http_enter(loop);
+    g->rc = http_pause(loop, 1, NULL);
+    (void)snprintf(g->text, sizeof g->text, "has waited"); /* with the lock */
+    http_leave(loop);
+    g->is_done = true;
+    return NULL;
+}
+
+static void http_share_keeps_other_threads_out_but_for_waits(void **state)
+{
+    struct guest g = {.rc = ERR_IO};
+
+    (void)state;
+    SERVE({.expect = "GET /", .body = "x"});
+    http_share(loop);
+    assert_int_equal(pthread_create(&g.thread, NULL, pause_as_guest, &g), 0);
+    (void)usleep(20000); /* in which it would have done it */
+    assert_string_equal(g.text, "");
+    poll_until_done(&g);
+    assert_int_equal(g.rc, ERR_OK);
+    assert_string_equal(g.text, "has waited");
+    http_unshare(loop);
+    assert_int_equal(pthread_join(g.thread, NULL), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_loop, free_loop)
 
 static int test_http(void)
@@ -330,6 +421,8 @@ static int test_http(void)
         TEST(http_stop_leaves_a_call_that_hangs),
         TEST(http_stop_lets_a_call_come_to_its_end),
         TEST(http_turns_while_a_call_waits),
+        TEST(http_share_lets_a_call_go_on_while_that_of_another_thread_hangs),
+        TEST(http_share_keeps_other_threads_out_but_for_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

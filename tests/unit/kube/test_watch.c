@@ -47,6 +47,7 @@
  * hangs. */
 struct row {
     const char *name;
+    bool is_early; /* the server may not end a watch, as it does here, before its time */
     struct loopback_reply replies[REPLIES_MAX];
     const char *want;
 };
@@ -87,6 +88,15 @@ static struct row rows[] = {
                   .is_stream = true},
                  HANGING_WATCH("11")},
      .want = "+a1 S ~a1 "},
+    {.name = "watch_lists_again_when_the_server_ends_it_too_early",
+     .is_early = true,
+     .replies = {LISTED,
+                 {.expect = WATCH("10"),
+                  .body = EVENT("MODIFIED", THING("a", "1", "11")),
+                  .is_stream = true},
+                 {.expect = FIRST_PAGE, .body = LIST("12", THING("b", "2", "12"))},
+                 HANGING_WATCH("12")},
+     .want = "+a1 S ~a1 +b2 -a1 S "},
     {.name = "watch_goes_on_from_a_bookmark",
      .replies = {LISTED,
                  {.expect = WATCH("10"),
@@ -290,7 +300,8 @@ static void begin(const struct loopback_reply *replies, size_t n)
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
     watch = (struct kube_watch){.client = client,
                                 .ref.resource = &kube_pods,
-                                .watcher = {NULL, on_change, on_error, on_skipped}};
+                                .watcher = {NULL, on_change, on_error, on_skipped},
+                                .early_ms = KUBE_WATCH_MAX_S * 1000LL};
 }
 
 static int end(void **state)
@@ -329,6 +340,8 @@ static void check_row(void **state)
     while (n < REPLIES_MAX && row->replies[n].expect)
         n++;
     begin(row->replies, n);
+    if (row->is_early)
+        watch.early_ms = 0;
     run_until(row->want);
     for (int i = 0; i < 5; i++) /* nothing else comes */
         assert_int_equal(http_poll(loop, 2, &err), ERR_OK);

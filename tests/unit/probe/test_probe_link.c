@@ -10,7 +10,9 @@
 #include <stdatomic.h>
 
 #include "api/progress.h"
+#include "certificates.h"
 #include "client.h"
+#include "http/http.h"
 #include "scratch.h"
 
 #define PROBES_MAX 3
@@ -26,15 +28,17 @@ struct party {
 static struct party parties[PROBES_MAX];
 static const struct hmac_key key = {{1, 2, 3}};
 static const char *key_path;
+static struct tls_identity *caller; /* the operator's; NULL: probes have no certificates */
 
 static int make_key(void **state)
 {
     char text[HMAC_TEXT_BYTES];
+    int is_set = setenv("TZ", "UTC", 1); /* see test_link_tls.c */
     int failed = scratch_make(state);
 
     hmac_to_text(key.bytes, text);
     key_path = scratch_text("key", text);
-    return failed;
+    return is_set != 0 ? is_set : failed;
 }
 
 /* --- ways --- */
@@ -115,14 +119,41 @@ static void way_close(struct way *w)
 
 /* --- probes --- */
 
+static int call_over_tls(int port, const struct buf *body)
+{
+    struct signature_request signs = {"POST", "/v1/peers", body->data, body->len};
+    char text[HMAC_TEXT_BYTES], line[128], url[128];
+    const char *headers[] = {line, NULL};
+    struct http_request request = {.method = "POST",
+                                   .url = url,
+                                   .connect_to = "127.0.0.1",
+                                   .headers = headers,
+                                   .body = body->data,
+                                   .body_bytes = body->len,
+                                   .tls.identity = caller};
+    struct http_response answer = {0};
+    struct http *http = NULL;
+
+    assert_int_equal(signature_make(&key, &signs, text, NULL), ERR_OK);
+    (void)snprintf(line, sizeof line, SIGNATURE_HEADER ": %s", text);
+    (void)snprintf(url, sizeof url, "https://w0-0.u.skyjob.internal:%d/v1/peers", port);
+    assert_int_equal(http_new(&http, NULL), ERR_OK);
+    assert_int_equal(http_call(http, &request, &answer, NULL), ERR_OK);
+    buf_deinit(&answer.body);
+    http_free(http);
+    return answer.status;
+}
+
 /* As the operator does. */
 static void post_table(const struct party *p)
 {
     struct buf body = {.max = PEERS_TEXT_MAX_BYTES};
 
     assert_int_equal(peers_write(&p->table, &body, NULL), ERR_OK);
-    assert_int_equal(client_call(p->params.control_port, "POST", "/v1/peers", body.data, &key),
-                     200);
+    assert_int_equal(
+        caller ? call_over_tls(p->params.control_port, &body)
+               : client_call(p->params.control_port, "POST", "/v1/peers", body.data, &key),
+        200);
     buf_deinit(&body);
 }
 
@@ -132,6 +163,7 @@ static void begin(int i, int total_ms, int partner_ms)
     struct err err;
 
     *p = (struct party){.params = {.key_path = key_path,
+                                   .certificates_dir = caller ? scratch : NULL,
                                    .control_host = "127.0.0.1",
                                    .control_port = client_free_port(),
                                    .tensor_host = "127.0.0.1",
@@ -276,7 +308,7 @@ static void probe_message_finds_what_messages_take(void **state)
     struct err err = {0};
 
     (void)state;
-    if (probe_message_run(now_ns, &found, &err) != ERR_OK)
+    if (probe_message_run(now_ns, NULL, &found, &err) != ERR_OK)
         fail_msg("%s", err.text);
     print_message("%.3f ms per message, %.2f ns per byte\n", found.ms, found.byte_ns);
     assert_true(found.ms > 0 && found.ms < 10);
@@ -296,6 +328,30 @@ static void probe_link_measures_a_slow_link_as_slow(void **state)
     check_link(1, 0, 2e7);
 }
 
+static void probe_link_measures_between_probes_with_certificates(void **state)
+{
+    struct authority_pair ca = certificates_authority();
+    struct node_message message;
+    struct err err;
+
+    (void)state;
+    certificates_write(scratch, &ca, "w0-0.u.skyjob.internal");
+    caller = certificates_identity(&ca, &ca, "operator.u.skyjob.internal");
+    begin(0, 30000, 20000);
+    begin(1, 30000, 20000);
+    add_peer(0, 1, 2e6);
+    add_peer(1, 0, 3e6);
+    run_all(2);
+    check_link(0, 1, 2e6);
+    check_link(1, 0, 3e6);
+    if (probe_message_run(now_ns, caller, &message, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    print_message("%.3f ms per message, %.2f ns per byte\n", message.ms, message.byte_ns);
+    tls_identity_free(caller);
+    caller = NULL;
+    authority_pair_deinit(&ca);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +362,7 @@ int main(void)
         cmocka_unit_test(probe_link_skips_a_partner_that_does_not_come),
         cmocka_unit_test(probe_link_is_over_in_time),
         cmocka_unit_test(probe_link_measures_a_slow_link_as_slow),
+        cmocka_unit_test(probe_link_measures_between_probes_with_certificates),
     };
     return cmocka_run_group_tests(tests, make_key, scratch_remove);
 }

@@ -3,20 +3,13 @@
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "control/decide.h"
 #include "loopback.h"
-#include "tcp.h"
+#include "tls_client.h"
 
 #define PATIENCE_MS 20000
 
@@ -57,6 +50,17 @@ static struct loop *loop;
 static const char *const *namespaces; /* NULL: all */
 static int port;
 
+/* Another server says that whoever asks may read the metrics: once, since that is remembered. */
+static const struct loopback_reply reviews[] = {
+    {.expect = "POST /apis/authentication",
+     .body = "{\"status\":{\"authenticated\":true,"
+             "\"user\":{\"username\":\"u\"}}}"},
+    {.expect = "POST /apis/authorization", .body = "{\"status\":{\"allowed\":true}}"}};
+static struct loopback *reviewer;
+static struct http *metrics_http;
+static struct kube_client *metrics_client;
+static int metrics_port;
+
 /* A test may say that searches for a plan last until the end. */
 static atomic_bool is_endless, has_begun;
 static sem_t is_searching, has_searched;
@@ -95,33 +99,36 @@ static void *run(void *arg)
     return NULL;
 }
 
-static struct kube_client *new_client(struct http *http_loop)
+static struct kube_client *new_client(struct http *http_loop, const struct loopback *of)
 {
     struct kube_config config = {.namespace = strdup("default")};
     struct kube_client *c = NULL;
 
-    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(of)) > 0);
     assert_int_equal(kube_client_new(http_loop, &config, NULL, &c, NULL), ERR_OK);
     return c;
 }
 
 static void open_loop(const struct lease *lease)
 {
-    char address[32];
+    char address[32], metrics_address[32];
     struct loop_options options = {.namespaces = namespaces,
                                    .settings = {.worker_image = "worker:1"},
                                    .health_address = address,
+                                   .metrics_address = metrics_address,
                                    .lease = lease};
-    enum err_code rc = ERR_IO;
 
     assert_int_equal(http_new(&http, NULL), ERR_OK);
-    client = new_client(http);
-    for (port = 21000 + (int)(getpid() % 8000); rc != ERR_OK && port < 32000; port++) {
-        (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
-        rc = loop_new(client, &options, &loop, NULL);
-    }
-    port--;
-    assert_int_equal(rc, ERR_OK);
+    client = new_client(http, server);
+    reviewer = loopback_start(reviews, sizeof reviews / sizeof reviews[0]);
+    assert_non_null(reviewer);
+    assert_int_equal(http_new(&metrics_http, NULL), ERR_OK);
+    options.metrics_client = metrics_client = new_client(metrics_http, reviewer);
+    port = client_free_port();
+    metrics_port = client_free_port();
+    (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    (void)snprintf(metrics_address, sizeof metrics_address, "127.0.0.1:%d", metrics_port);
+    assert_int_equal(loop_new(client, &options, &loop, NULL), ERR_OK);
 }
 
 static void start(const struct loopback_reply *replies, size_t n_replies, pthread_t *thread,
@@ -156,42 +163,33 @@ static void start_with_search(const struct loopback_reply *replies, size_t n_rep
     (void)sem_wait(&is_searching);
 }
 
-/* The status of the answer of the health port; the answer itself in `text`. */
-static int ask_for(const char *path, char *text, size_t bytes)
-{
-    int fd = tcp_connect(TCP_LOCAL, port);
-    int status = 0;
-
-    memset(text, 0, bytes);
-    assert_true(fd >= 0);
-    assert_true(dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path) > 0);
-    assert_true(recv(fd, text, bytes - 1, MSG_WAITALL) > 0);
-    (void)close(fd);
-    assert_int_equal(sscanf(text, "HTTP/1.1 %d", &status), 1);
-    return status;
-}
-
+/* The status of the answer of the health port. */
 static int ask(const char *path)
 {
-    char text[4096];
+    return client_call(port, "GET", path, "", NULL);
+}
 
-    return ask_for(path, text, sizeof text);
+static int ask_for_metrics(void)
+{
+    return tls_client_ask(metrics_port, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer t\r\n\r\n");
 }
 
 /* The value of a metric; -1 before there is one. */
 static long metric(const char *name)
 {
-    char text[8192];
     const char *line;
 
-    assert_int_equal(ask_for("/metrics", text, sizeof text), 200);
-    line = strstr(text, name);
+    assert_int_equal(ask_for_metrics(), 200);
+    line = strstr(client_answer, name);
     return line ? strtol(line + strlen(name), NULL, 10) : -1;
 }
 
 static void close_loop(void)
 {
     loop_free(loop);
+    kube_client_free(metrics_client);
+    http_free(metrics_http);
+    loopback_stop(reviewer);
     kube_client_free(client);
     http_free(http);
     loopback_stop(server);
@@ -213,7 +211,7 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
     assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
     wait_for_calls(); /* the last one is waited for */
     assert_int_equal(ask("/healthz"), 200);
-    assert_int_equal(ask("/metrics"), 200);
+    assert_int_equal(ask_for_metrics(), 200);
     loop_stop(loop);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
@@ -249,6 +247,28 @@ static void loop_looks_after_the_jobs_of_each_namespace_in_a_list(void **state)
     assert_int_equal(rc, ERR_OK);
     close_loop();
     namespaces = NULL;
+}
+
+static void loop_goes_on_with_other_jobs_while_a_call_for_one_hangs(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "skyjobs?limit=", .body = ITEMS(JOB "," JOB_OF_OTHER)},
+        {.expect = "/pods?limit=", .body = ITEMS("")},
+        {.expect = "/nodes?limit=", .body = ITEMS("")},
+        {.expect = "/configmaps?labelSelector=", .body = ITEMS("")},
+        HANGS("/namespaces/team/"),
+        HANGS("/namespaces/other/")};
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    start(replies, sizeof replies / sizeof *replies, &thread, &rc);
+    wait_for_calls(); /* of both jobs, whichever came first */
+    assert_int_equal(ask("/healthz"), 200);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop();
 }
 
 /* Nodes whose free CPU changes all the time, and a job that waits for some. */
@@ -325,7 +345,7 @@ static struct lease *open_lease(struct http **out_http, struct kube_client **out
     struct lease *lease = NULL;
 
     assert_int_equal(http_new(out_http, NULL), ERR_OK);
-    *out_client = new_client(*out_http);
+    *out_client = new_client(*out_http, server);
     assert_int_equal(lease_new(*out_client, &options, &lease, NULL), ERR_OK);
     return lease;
 }
@@ -467,6 +487,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
+        cmocka_unit_test(loop_goes_on_with_other_jobs_while_a_call_for_one_hangs),
         cmocka_unit_test(loop_looks_after_the_jobs_of_each_namespace_in_a_list),
         cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
         cmocka_unit_test(loop_retries_a_job_when_the_server_has_asked_it_to),

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -184,9 +185,31 @@ static void parse_knows_its_pods_as_an_api_server_stores_them(void **state)
     }
 }
 
+static void parse_finds_the_certificates_that_a_pod_has(void **state)
+{
+    static const struct {
+        const char *golden;
+        bool has_any;
+    } pods[] = {{"tests/golden/manifest/stage-0-with-metrics.json", true},
+                {"tests/golden/manifest/stage-0-of-sample.json", false}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct json *object = parse_file(pods[i].golden);
+        struct store_pod pod = {.node = NULL};
+
+        assert_int_equal(parse_pod(object, &pod, NULL), ERR_OK);
+        assert_non_null(pod.own);
+        assert_int_equal(pod.own->seen.has_tls, pods[i].has_any);
+        assert_int_equal(pod.own->seen.has_metrics, pods[i].has_any);
+        free(pod.own);
+        json_free(object);
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + N_POD_ROWS + 2];
+    struct CMUnitTest tests[N_ROWS + N_POD_ROWS + 3];
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){
@@ -198,5 +221,7 @@ int main(void)
         (struct CMUnitTest)cmocka_unit_test(parse_knows_its_pods_as_an_api_server_stores_them);
     tests[N_ROWS + N_POD_ROWS + 1] = (struct CMUnitTest)cmocka_unit_test(
         parse_takes_a_user_from_the_platform_only_if_we_give_none);
-    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS + 2, NULL, NULL);
+    tests[N_ROWS + N_POD_ROWS + 2] =
+        (struct CMUnitTest)cmocka_unit_test(parse_finds_the_certificates_that_a_pod_has);
+    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS + 3, NULL, NULL);
 }

@@ -384,6 +384,19 @@ static void workers_that_never_answer_leave_room_for_calls_to_the_api_server(voi
     (void)close(fd);
 }
 
+/* The operator could not prove who it is. */
+static void workers_calls_no_worker_with_a_certificate_without_a_ca(void **state)
+{
+    struct err err;
+
+    (void)state;
+    add_job(0);
+    own()->seen.has_tls = true;
+    assert_int_equal(workers_post_revision(&workers, seen, seen->pods[0].name, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "--authority"));
+    assert_int_equal(n_posted, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -391,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(workers_pauses_longer_after_each_call_without_an_answer),
         TEST(workers_forgets_pauses_after_an_answer),
+        TEST(workers_calls_no_worker_with_a_certificate_without_a_ca),
         TEST(a_job_is_looked_at_again_only_for_news_of_its_leader),
         TEST(workers_orders_an_end_until_it_is_taken),
         TEST(workers_orders_an_end_once_from_a_worker_that_refuses),

@@ -31,6 +31,7 @@ struct fixture {
     struct control *control;
     int port;
     int health_port;
+    int metrics_port;
 };
 
 static struct fixture f;
@@ -51,6 +52,7 @@ static int open_ports(void **state, bool takes_revisions)
     struct progress p = {.revision = 1, .step = 41, .eta_seconds = -1};
     struct control_params params = {.host = ADDRESS,
                                     .health_host = ADDRESS,
+                                    .metrics_host = ADDRESS,
                                     .takes_revisions = takes_revisions,
                                     .key = key,
                                     .mailbox = &f.mailbox,
@@ -66,6 +68,7 @@ static int open_ports(void **state, bool takes_revisions)
     mailbox_set_progress(&f.mailbox, &p);
     f.port = params.port = client_free_port();
     f.health_port = params.health_port = client_free_port();
+    f.metrics_port = params.metrics_port = client_free_port();
     return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
 }
 
@@ -217,6 +220,26 @@ static void health_is_ready_only_when_connected_and_tells_nothing_else(void **st
     assert_int_equal(health("/readyz"), 200);
     assert_int_equal(health("/v1/status"), 404);
     assert_int_equal(client_call(f.health_port, "POST", "/v1/peers", TABLE, &key), 405);
+}
+
+static int metrics(const char *method, const char *path)
+{
+    return client_call(f.metrics_port, method, path, "", NULL);
+}
+
+static void metrics_are_all_that_the_metrics_port_serves(void **state)
+{
+    (void)state;
+    assert_int_equal(metrics("GET", "/metrics"), 200);
+    assert_non_null(strstr(client_answer, "\r\nContent-Type: text/plain; version=0.0.4\r\n"));
+    assert_non_null(strstr(client_answer, "\nskyjob_worker_revision 1\n"));
+    assert_non_null(strstr(client_answer, "\nprocess_resident_memory_bytes "));
+    assert_int_equal(metrics("GET", "/metrics?a=b"), 200);
+    assert_int_equal(metrics("GET", "/metricsa"), 404);
+    assert_int_equal(metrics("GET", "/v1/status"), 404);
+    assert_int_equal(metrics("POST", "/metrics"), 405);
+    assert_int_equal(get("/metrics"), 404);
+    assert_int_equal(health("/metrics"), 404);
 }
 
 /* Idle ones, and ones that have begun a request and send no more of it. */
@@ -551,6 +574,7 @@ int main(void)
         TEST(control_knows_no_other_pages_or_methods),
         TEST(control_survives_garbage_and_oversize),
         TEST(health_is_ready_only_when_connected_and_tells_nothing_else),
+        TEST(metrics_are_all_that_the_metrics_port_serves),
         TEST(control_answers_the_operator_through_200_slow_connections),
         TEST(control_answers_the_operator_through_1000_slow_connections),
         TEST(control_answers_the_operator_through_a_flood_of_connections),

@@ -22,6 +22,7 @@
 
 static int cores; /* in the affinity mask; 0: the mask does not fit into a cpu_set_t */
 static const char *cpu_max;
+static const char *cpu_stat, *old_cpu_stat; /* of cgroup v2 and v1 */
 
 int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 {
@@ -38,14 +39,18 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 
 int open(const char *path, int flags, ...)
 {
+    const char *text = strcmp(path, "/sys/fs/cgroup/cpu.max") == 0        ? cpu_max
+                       : strcmp(path, "/sys/fs/cgroup/cpu.stat") == 0     ? cpu_stat
+                       : strcmp(path, "/sys/fs/cgroup/cpu/cpu.stat") == 0 ? old_cpu_stat
+                                                                          : NULL;
     int ends[2];
 
     if (strncmp(path, "/sys/fs/cgroup/", 15) != 0)
         return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
     errno = ENOENT;
-    if (!cpu_max || strcmp(path, "/sys/fs/cgroup/cpu.max") != 0 || pipe(ends) != 0)
+    if (!text || pipe(ends) != 0)
         return -1;
-    assert_int_equal(write(ends[1], cpu_max, strlen(cpu_max)), strlen(cpu_max));
+    assert_int_equal(write(ends[1], text, strlen(text)), strlen(text));
     (void)close(ends[1]);
     return ends[0];
 }
@@ -98,15 +103,31 @@ static void cpu_of_a_machine_with_a_longer_mask_is_all_that_is_online(void **sta
     assert_int_equal(cpu_allowed_milli(), 1000 * sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+static void cpu_is_throttled_for_as_long_as_the_cgroup_says(void **state)
+{
+    (void)state;
+    assert_int_equal(cpu_throttled_ns(), 0);
+    cpu_stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\n"; /* without a quota */
+    assert_int_equal(cpu_throttled_ns(), 0);
+    cpu_stat = "usage_usec 900\nnr_periods 40\nnr_throttled 7\nthrottled_usec 5000000001\n"
+               "nr_bursts 0\nburst_usec 0\n";
+    assert_int_equal(cpu_throttled_ns(), 5000000001000);
+    cpu_stat = NULL;
+    old_cpu_stat = "nr_periods 40\nnr_throttled 7\nthrottled_time 5000000001\n";
+    assert_int_equal(cpu_throttled_ns(), 5000000001);
+}
+
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + 1];
+    struct CMUnitTest tests[N_ROWS + 2];
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){rows[i].name, cpu_is_as_expected, NULL, NULL, &rows[i]};
     tests[N_ROWS] = (struct CMUnitTest)cmocka_unit_test(
         cpu_of_a_machine_with_a_longer_mask_is_all_that_is_online);
+    tests[N_ROWS + 1] =
+        (struct CMUnitTest)cmocka_unit_test(cpu_is_throttled_for_as_long_as_the_cgroup_says);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

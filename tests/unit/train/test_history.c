@@ -2,7 +2,11 @@
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "scratch.h"
+#include "train/scalars.h"
+
+#include "event.h" /* needs cmocka */
 
 static char in_folder[64], beside[64];
 static struct history h;
@@ -126,6 +130,42 @@ static void history_goes_on_at_another_worker(void **state)
     buf_deinit(&text);
 }
 
+static void history_is_an_event_file_too(void **state)
+{
+    struct progress p = {
+        .step = 7, .total_steps = 9, .loss = 0.5, .tokens_per_second = NAN, .step_ms = 48};
+    static const char stray[] = "no JSON\n{}\n";
+    struct buf events = {.max = 1 << 20};
+    double now_seconds = (double)clock_wall_ms() / 1e3;
+    char path[128];
+    struct event e;
+    size_t place = 0;
+
+    (void)state;
+    assert_int_equal(history_open(&h, true, NULL, NULL), ERR_OK);
+    history_restart(&h, stray, strlen(stray));
+    history_step(&h, &p, h.start_ms + 2000);
+    p.n_metrics = 1;
+    p.metrics[0] = (struct progress_metric){"accuracy", 0.75};
+    history_evaluation(&h, &p, h.start_ms + 3000);
+    assert_int_equal(history_save(&h, scratch, NULL), ERR_OK);
+    (void)snprintf(path, sizeof path, "%s/%s", scratch, SCALARS_NAME);
+    assert_int_equal(file_read(path, &events, NULL), ERR_OK);
+    assert_true(event_next(&events, &place, &e));
+    assert_string_equal(e.version, "brain.Event:2");
+    assert_true(event_next(&events, &place, &e));
+    assert_true(e.step == 7 && e.n_values == 2 && fabs(e.wall_seconds - now_seconds - 2) < 1);
+    assert_string_equal(e.values[0].tag, "train/loss");
+    assert_true(e.values[0].value == 0.5F);
+    assert_string_equal(e.values[1].tag, "train/stepMilliseconds");
+    assert_true(event_next(&events, &place, &e));
+    assert_true(e.step == 7 && e.n_values == 1 && fabs(e.wall_seconds - now_seconds - 3) < 1);
+    assert_string_equal(e.values[0].tag, "evaluation/accuracy");
+    assert_true(e.values[0].value == 0.75F);
+    assert_false(event_next(&events, &place, &e));
+    buf_deinit(&events);
+}
+
 static void history_that_is_not_open_writes_nothing(void **state)
 {
     struct progress p = {.step = 1, .total_steps = 1};
@@ -157,6 +197,7 @@ int main(void)
         TEST(history_has_null_for_what_is_not_finite),
         TEST(history_of_a_long_run_is_bounded),
         TEST(history_goes_on_at_another_worker),
+        TEST(history_is_an_event_file_too),
         TEST(history_that_is_not_open_writes_nothing),
         TEST(history_names_a_file_that_cannot_be_made),
     };

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "api/schedule.h"
 #include "begin.h"
 #include "nn/gemm.h"
-#include "train/schedule.h"
 
 #define N_STEPS    4
 #define N_SEQS     3 /* of a micro-batch */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "allocations.h"
+#include "base/clock.h"
 #include "begin.h"
 #include "links.h"
 #include "nn/gemm.h"
@@ -144,6 +145,7 @@ struct trained {
     struct state state;
     struct stage stage;
     struct progress progress;
+    struct tally tally;
     enum err_code rc;
     struct err err;
 };
@@ -171,6 +173,7 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     mailbox_init(&mailbox);
     t->rc = train_run(&train, &t->err);
     t->progress = train.progress;
+    t->tally = mailbox.tally;
     score_deinit(&train.score);
     mailbox_deinit(&mailbox);
     loader_deinit(&loader);
@@ -349,6 +352,24 @@ static struct member *train_members(struct plan *plan)
     return members;
 }
 
+/* All workers were there for every step, and their stages for every token of their replica:
+ * together as many as one worker for all. */
+static void check_tally(const struct plan *plan, const struct member *members,
+                        const struct tally *one)
+{
+    int64_t n_tokens = 0;
+
+    for (int i = 0; i < plan->n_workers; i++) {
+        const struct tally *t = &members[i].mailbox.tally;
+        int first = plan_replica(plan, plan->workers[i].replica).first_worker;
+
+        assert_int_equal(t->n_steps, one->n_steps);
+        assert_int_equal(t->n_tokens, members[first].mailbox.tally.n_tokens);
+        n_tokens += i == first ? t->n_tokens : 0;
+    }
+    assert_int_equal(n_tokens, one->n_tokens);
+}
+
 /* Likewise, and compare with a run of one worker. */
 static void check_members(struct plan *plan, const struct trained *one)
 {
@@ -364,6 +385,7 @@ static void check_members(struct plan *plan, const struct trained *one)
                                 one->stage.weights.units[w->first_unit + u].params,
                                 w->units[u].count * sizeof(float));
     }
+    check_tally(plan, members, &one->tally);
     assert_true(leader->loss == one->progress.loss);
     assert_int_equal(leader->n_metrics, one->progress.n_metrics);
     for (int i = 0; i < one->progress.n_metrics; i++)
@@ -547,10 +569,25 @@ static double distance(const struct plan *plan, const struct member *members,
     return most;
 }
 
+/* The same training by one worker. */
+static struct trained *run_alone(const struct plan *plan)
+{
+    struct plan whole = *plan;
+
+    whole.n_workers = 1;
+    whole.workers[0] = (struct plan_worker){.n_units = model_units(&plan->spec.model)};
+    whole.spec.sync.protocol = SPEC_PROTOCOL_BSP;
+    return run(&whole, false);
+}
+
 /* Wherever a unit is at home, and whichever worker has it as a guest. */
 static void check_members_agree(struct plan *plan, int n_steps)
 {
+    struct trained *one = run_alone(plan);
     struct member *members = train_members(plan);
+
+    check_tally(plan, members, &one->tally);
+    trained_free(one);
 
     assert_int_equal(members[0].train.progress.step, n_steps);
     assert_true(isfinite(members[0].train.progress.loss));
@@ -947,6 +984,37 @@ static void replicas_that_train_alone_meet_unit_by_unit_on_the_way(void **state)
     check_meetings(&replicas[5].row, SPEC_PROTOCOL_SWITCH, 1, 1, (const int[]){3, 3, 6, 4, 2, 0});
 }
 
+/* Whatever the trainer does, the parts are all of its time, and no part has another one's. */
+static void train_counts_where_its_time_goes(void **state)
+{
+    struct plan plan = make_members_plan(&replicas[1].row, 6);
+    int64_t from_ns = clock_now_ns();
+    struct trained *one = run(&plan, false);
+    struct member *members;
+
+    (void)state;
+    assert_int_equal(one->tally.n_steps, 6);
+    assert_true(one->tally.n_tokens > 0);
+    assert_int_equal(one->tally.ns[TALLY_EXCHANGE], 0);
+    plan.n_shares = 2;
+    memcpy(plan.shares, replicas[1].shares, sizeof plan.shares);
+    cut(&plan, replicas[1].units);
+    members = train_members(&plan);
+    for (int i = -1; i < plan.n_workers; i++) {
+        const struct tally *t = i < 0 ? &one->tally : &members[i].mailbox.tally;
+        int64_t sum_ns = 0;
+
+        for (int part = 0; part < TALLY_PARTS; part++) {
+            assert_true(t->ns[part] > 0 || part == TALLY_EXCHANGE);
+            sum_ns += t->ns[part];
+        }
+        assert_true(sum_ns < clock_now_ns() - from_ns);
+        assert_true(i < 0 || t->ns[TALLY_EXCHANGE] > 0);
+    }
+    members_end(members, &plan);
+    trained_free(one);
+}
+
 static void train_needs_no_dev_file(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 3);
@@ -983,6 +1051,8 @@ static void train_without_steps_evaluates_and_changes_nothing(void **state)
     assert_int_equal(t->rc, ERR_OK);
     assert_int_equal(t->progress.step, 0);
     assert_int_equal(t->progress.n_metrics, 2);
+    assert_int_equal(t->tally.n_tokens, 0);
+    assert_int_equal(t->tally.ns[TALLY_FORWARD], 0);
     assert_non_null(before);
     assert_int_equal(state_add(before, &plan.spec, 0, n_units, NULL), ERR_OK);
     for (int u = 0; u < n_units; u++)
@@ -1050,6 +1120,7 @@ int main(void)
         cmocka_unit_test(other_shares_of_a_step_change_nothing_but_the_rounding),
         cmocka_unit_test(steps_out_of_step_for_a_while_move_the_weights_as_far),
         cmocka_unit_test(steps_out_of_step_are_no_part_of_those_before_a_switch),
+        cmocka_unit_test(train_counts_where_its_time_goes),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
         cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),

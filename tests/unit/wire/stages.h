@@ -26,6 +26,9 @@ struct stages {
     uint8_t *tensor; /* TENSOR_MAX bytes with a pattern */
 };
 
+/* With one, a stage speaks TLS and expects its peers to have the names of stages. */
+static struct tls_identity *stage_identities[STAGES_MAX];
+
 /* The edges of a stage in the middle; the first one has only the last two, the last the others. */
 enum { FORWARD_IN, BACKWARD_OUT, FORWARD_OUT, BACKWARD_IN, N_EDGES };
 
@@ -61,6 +64,7 @@ static inline struct stage_params params_of(int stage, int n_stages)
                                       .plan_hash = 0x1234567890abcdef,
                                       .revision = 2,
                                       .key = {{5, 4, 3, 2, 1}},
+                                      .tls = stage_identities[stage],
                                       .dial_timeout_ms = TIMEOUT_MS}};
 
     for (int edge = 0; edge < N_EDGES; edge++) {
@@ -80,6 +84,7 @@ static inline struct stage_params params_of(int stage, int n_stages)
                                 .n_slots = is_incoming ? 3 : 2};
         (void)snprintf(e->name, sizeof e->name, "%s edge", is_forward ? "forward" : "backward");
         (void)snprintf(e->peer_name, sizeof e->peer_name, "stage %d", peer);
+        (void)snprintf(e->tls_name, sizeof e->tls_name, "stage-%d.test", peer);
         p.link.n_edges++;
     }
     return p;

@@ -188,6 +188,82 @@ static void link_send_refuses_what_the_edge_does_not_allow(void **state)
     stop(&s);
 }
 
+/* --- what has travelled --- */
+
+static struct link_traffic traffic[2];
+
+/* Two stages that count, with bytes from before. */
+static void start_counting(struct stages *s)
+{
+    start(s, 0);
+    s->n = 2;
+    for (int i = 0; i < 2; i++) {
+        struct stage_params p = params_of(i, 2);
+
+        traffic[i] = (struct link_traffic){.sent_bytes = 1000};
+        for (int e = 0; e < p.link.n_edges; e++)
+            p.edges[e].traffic = &traffic[i];
+        open_stage(s, i, &p);
+    }
+    for (int i = 0; i < 2; i++)
+        connect_stage(s, i);
+    wait_ready(s);
+}
+
+static void wait_unacknowledged(int stage, uint64_t want)
+{
+    int64_t end_ms = clock_now_ms() + TIMEOUT_MS;
+
+    while (traffic[stage].unacknowledged_bytes != want && clock_now_ms() < end_ms)
+        usleep(1000);
+    assert_int_equal(traffic[stage].unacknowledged_bytes, want);
+}
+
+static void link_counts_what_has_travelled_until_it_is_released(void **state)
+{
+    const uint64_t size = FRAME_HEADER_BYTES + 7 + TENSOR_MAX; /* of the largest message() */
+    struct link_message large, small, got;
+    struct stages s;
+
+    (void)state;
+    start_counting(&s);
+    large = message(&s, TYPE_FORWARD, 0, TENSOR_MAX);
+    small = message(&s, TYPE_BACKWARD, 0, 0);
+    send_ok(s.links[0], FORWARD_OUT, &large);
+    send_ok(s.links[0], FORWARD_OUT, &large);
+    receive_ok(s.links[1], FORWARD_IN, &large);
+    assert_int_equal(receive_on(s.links[1], FORWARD_IN, TIMEOUT_MS, &got, NULL), ERR_OK);
+    wait_unacknowledged(0, size);
+    release_on(s.links[1], FORWARD_IN, &got);
+    wait_unacknowledged(0, 0);
+    send_ok(s.links[1], BACKWARD_OUT, &small);
+    receive_ok(s.links[0], BACKWARD_IN, &small);
+    assert_int_equal(traffic[0].sent_bytes, 1000 + 2 * size);
+    assert_int_equal(traffic[1].received_bytes, 2 * size);
+    assert_int_equal(traffic[1].sent_bytes, 1000 + size - TENSOR_MAX);
+    assert_int_equal(traffic[0].received_bytes, size - TENSOR_MAX);
+    stop(&s);
+}
+
+static void link_that_ends_leaves_nothing_unacknowledged(void **state)
+{
+    struct link_message msg, got;
+    struct stages s;
+
+    (void)state;
+    start_counting(&s);
+    msg = message(&s, TYPE_FORWARD, 0, 1000);
+    for (int i = 0; i < 5; i++)
+        send_ok(s.links[0], FORWARD_OUT, &msg);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(receive_on(s.links[1], FORWARD_IN, TIMEOUT_MS, &got, NULL), ERR_OK);
+    wait_unacknowledged(0, 3 * (FRAME_HEADER_BYTES + 7 + 1000)); /* the others are not sent */
+    link_abort(s.links[0], "a test");
+    assert_int_equal(traffic[0].unacknowledged_bytes, 0);
+    link_abort(s.links[1], "a test");
+    free(s.tensor);
+}
+
 /* --- lists of edges --- */
 
 /* Two workers with three edges from the first to the second and one back, with limits and slots of
@@ -258,6 +334,8 @@ int main(void)
         cmocka_unit_test(link_carries_empty_messages),
         cmocka_unit_test(link_send_waits_while_all_slots_of_both_sides_are_in_use),
         cmocka_unit_test(link_recv_only_looks_with_a_timeout_of_0),
+        cmocka_unit_test(link_counts_what_has_travelled_until_it_is_released),
+        cmocka_unit_test(link_that_ends_leaves_nothing_unacknowledged),
         cmocka_unit_test(link_keeps_the_edges_between_two_workers_apart),
         cmocka_unit_test(link_send_refuses_what_the_edge_does_not_allow),
     };

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "api/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "api/schedule.h"
 
 static int min_int(int a, int b)
 {

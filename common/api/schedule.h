@@ -1,4 +1,4 @@
-/* train/schedule.h - the order of work in a step: 1F1B.
+/* api/schedule.h - the order of work in a step: 1F1B.
  *
  * A stage first runs as many forward passes as there are stages behind it, then alternates forward
  * and backward passes, then runs the remaining backward passes (Narayanan et al. 2019, PipeDream,
@@ -6,11 +6,11 @@
  * whole batch). Every stage runs the backward passes in the order 0..M-1, which is why sums over
  * micro-batches have the same bits for every cut. A serial step, as Sky Computing ran it, has one
  * micro-batch under way in the whole pipeline: forward through all stages and back before the next
- * one starts. It exists for comparison; the bits are the same. Layer: train (may use api). Threads:
+ * one starts. It exists for comparison; the bits are the same. Layer: api (may use base). Threads:
  * any; pure.
  */
-#ifndef TRAIN_SCHEDULE_H
-#define TRAIN_SCHEDULE_H
+#ifndef API_SCHEDULE_H
+#define API_SCHEDULE_H
 
 #include "api/plan.h"
 
