@@ -145,14 +145,16 @@ static void take_revision(struct endpoint *w, const char *body, size_t n, int *s
 
 static enum err_code write_status(const struct endpoint *w, struct buf *out, struct err *err)
 {
+    int64_t step = w->revision ? (clock_now_ms() - w->began_ms) / 1000 : 0;
     struct progress p = {.state = w->revision ? PROGRESS_TRAINING : PROGRESS_WAITING,
                          .slot = w->self.slot,
                          .revision = w->revision,
                          .has_peers = w->revision > 0,
-                         .step = w->revision ? (clock_now_ms() - w->began_ms) / 1000 : 0,
+                         .step = step,
                          .total_steps = TOTAL_STEPS,
                          .loss = 1,
-                         .eta_seconds = -1};
+                         .step_ms = 1000,
+                         .eta_seconds = step ? (double)(TOTAL_STEPS - step) : -1};
 
     return progress_write(&p, out, err);
 }
