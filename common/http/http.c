@@ -14,12 +14,13 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hmac.h"
 #include "base/thread.h"
 
-#define CALL_POLL_MS        1000
+#define CALL_POLL_MS        250 /* between two looks whether a call is to end early */
 #define STOP_POLL_MS        50
 #define KEEPALIVE_IDLE_S    15L
 #define KEEPALIVE_PERIOD_S  5L
@@ -63,10 +64,9 @@ struct http {
     bool is_shared;
     pthread_t poller;
     pthread_mutex_t mutex;
-    pthread_cond_t changed;   /* the next ticket, or the next turn */
-    uint64_t n_tickets;       /* handed out */
-    uint64_t ticket;          /* whose holder has the lock */
-    _Atomic uint64_t n_turns; /* of the loop in which something happened */
+    pthread_cond_t changed; /* the next ticket */
+    uint64_t n_tickets;     /* handed out */
+    uint64_t ticket;        /* whose holder has the lock */
 };
 
 static bool is_guest(const struct http *h)
@@ -511,6 +511,8 @@ void http_cancel(struct http *h, uint64_t id)
     for (struct transfer *t = h->first; t; t = t->next)
         if (t->id == id)
             t->state = CANCELLED;
+    if (is_guest(h))
+        http_wake(h);
     sweep(h);
 }
 
@@ -556,22 +558,6 @@ void http_unshare(struct http *h)
 {
     http_leave(h);
     h->is_shared = false;
-}
-
-/* Let go of the lock until the loop has done something, for at most `ms`. */
-static void wait_turn(struct http *h, int64_t ms)
-{
-    struct timespec deadline = thread_deadline(ms < INT_MAX ? (int)ms : INT_MAX);
-    uint64_t turn = h->n_turns;
-    int rc = 0;
-
-    (void)curl_multi_wakeup(h->multi); /* there may be something to start, or to drop */
-    (void)pthread_mutex_lock(&h->mutex);
-    return_ticket(h);
-    while (rc == 0 && h->n_turns == turn)
-        rc = pthread_cond_timedwait(&h->changed, &h->mutex, &deadline);
-    take_ticket(h);
-    (void)pthread_mutex_unlock(&h->mutex);
 }
 
 /* --- the loop --- */
@@ -631,7 +617,6 @@ static void finish(struct http *h, struct transfer *t, CURLcode result)
 static CURLMcode advance(struct http *h)
 {
     struct transfer *refused = NULL;
-    uint64_t n_before = h->n_callbacks;
     CURLMsg *msg;
     CURLMcode code;
     int n;
@@ -657,7 +642,6 @@ static CURLMcode advance(struct http *h)
             finish(h, t, msg->data.result);
     }
     sweep(h);
-    h->n_turns += h->n_callbacks != n_before; /* guests see it when they get the lock */
     return code;
 }
 
@@ -692,7 +676,9 @@ enum err_code http_pause(struct http *h, int64_t ms, struct err *err)
 {
     if (!is_guest(h))
         return http_poll(h, ms, err);
-    wait_turn(h, ms);
+    http_leave(h);
+    (void)usleep((useconds_t)(ms < HTTP_DEADLINE_MS ? ms : HTTP_DEADLINE_MS) * 1000);
+    http_enter(h);
     return ERR_OK;
 }
 
@@ -732,7 +718,9 @@ static enum err_code check_stop(struct http *h, const struct http_request *r, st
 }
 
 struct waiter {
+    struct http *loop; /* borrowed */
     bool is_done;
+    pthread_cond_t done;
     struct http_response response;
     struct err err;
 };
@@ -741,27 +729,50 @@ static void on_waited(void *ctx, struct http_response *response, const struct er
 {
     struct waiter *w = ctx;
 
-    w->is_done = true;
     w->err = *err;
     w->response = *response;
     response->body = (struct buf){0}; /* ours now */
+    (void)pthread_mutex_lock(&w->loop->mutex);
+    w->is_done = true;
+    (void)pthread_cond_signal(&w->done);
+    (void)pthread_mutex_unlock(&w->loop->mutex);
+}
+
+/* Let go of the lock until this call is done, for at most `ms`. */
+static void wait_done(struct http *h, struct waiter *w, int64_t ms)
+{
+    struct timespec deadline = thread_deadline(ms < INT_MAX ? (int)ms : INT_MAX);
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&h->mutex);
+    return_ticket(h);
+    while (rc == 0 && !w->is_done)
+        rc = pthread_cond_timedwait(&w->done, &h->mutex, &deadline);
+    take_ticket(h);
+    (void)pthread_mutex_unlock(&h->mutex);
 }
 
 enum err_code http_call(struct http *h, const struct http_request *request,
                         struct http_response *out, struct err *err)
 {
-    struct waiter waiter = {0};
+    struct waiter waiter = {.loop = h};
     uint64_t id = 0;
     enum err_code rc;
 
     if (h->depth > 0)
         return err_set(err, ERR_INVALID, "a callback cannot wait for a response");
+    thread_cond_init(&waiter.done);
     rc = check_stop(h, request, err);
     if (rc == ERR_OK)
         rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited},
                         &id, err);
     while (rc == ERR_OK && !waiter.is_done) {
-        rc = http_pause(h, h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS, err);
+        int64_t ms = h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS;
+
+        if (is_guest(h))
+            wait_done(h, &waiter, ms);
+        else
+            rc = http_poll(h, ms, err);
         if (rc == ERR_OK && !waiter.is_done)
             rc = check_stop(h, request, err);
     }
@@ -769,6 +780,7 @@ enum err_code http_call(struct http *h, const struct http_request *request,
         http_cancel(h, id); /* the waiter lives on our stack */
     else if (waiter.err.code != ERR_OK)
         rc = err_set(err, waiter.err.code, "%s", waiter.err.text);
+    (void)pthread_cond_destroy(&waiter.done);
     if (rc == ERR_OK)
         *out = waiter.response;
     else
