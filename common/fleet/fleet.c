@@ -117,6 +117,7 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
                                    .content_type = body ? "application/json" : NULL,
                                    .body = body ? body->data : NULL,
                                    .body_bytes = body ? body->len : 0,
+                                   .closes = to->closes,
                                    .deadline_ms = FLEET_CALL_MS,
                                    .connect_ms = FLEET_CALL_MS,
                                    .response_max_bytes = asked == ASKED_REPORT

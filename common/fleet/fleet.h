@@ -23,6 +23,7 @@ struct fleet_address {
     struct hmac_key key;
     struct tls_identity *identity; /* borrowed for a call; NULL: plain HTTP */
     char name[NAMES_DNS_BYTES];    /* with one: what the worker's certificate names */
+    bool closes;                   /* the connection is not kept for another call */
 };
 
 /* What the worker answered; both are NULL after an error or an order. */

@@ -307,6 +307,7 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     SET(CURLOPT_HTTP09_ALLOWED, 0L);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_FORBID_REUSE, r->closes ? 1L : 0L);
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
     SET(CURLOPT_TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
     SET(CURLOPT_TCP_KEEPINTVL, KEEPALIVE_PERIOD_S);

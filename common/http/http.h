@@ -66,6 +66,7 @@ struct http_request {
     const char *bearer_token;    /* NULL: none */
     const struct http_aws *aws;  /* NULL: not signed */
     struct http_tls tls;         /* for https */
+    bool closes;                 /* the connection, rather than keep it to be reused */
     int64_t deadline_ms;         /* for the whole exchange; 0: HTTP_DEADLINE_MS */
     int64_t connect_ms;          /* for name, TCP and TLS; 0: HTTP_CONNECT_MS */
     size_t response_max_bytes;   /* ceiling of a collected body; 0: HTTP_RESPONSE_MAX_BYTES */

@@ -414,11 +414,10 @@ int64_t decide_progress_ms(const struct observed *seen)
     return ms > DECIDE_PROGRESS_MS ? ms : DECIDE_PROGRESS_MS;
 }
 
+/* The more jobs train the longer a report takes, as most of its connections are new ones. */
 static int64_t reports_ms(int64_t poll_ms)
 {
-    int64_t ms = 5 * poll_ms;
-
-    return ms < DECIDE_REPORTS_MAX_MS ? ms : DECIDE_REPORTS_MAX_MS;
+    return DECIDE_REPORTS_MS * poll_ms / DECIDE_POLL_MS * poll_ms / DECIDE_POLL_MS;
 }
 
 static void follow(struct context *c)

@@ -182,13 +182,13 @@ static enum err_code find_identity(const struct workers *w, const struct store_o
 
 /* Call a pod that may be called. */
 static enum err_code call_with(const struct workers *w, struct store_own *own,
-                               const struct hmac_key *key, const struct question *q,
+                               const struct hmac_key *key, const struct question *q, bool closes,
                                struct err *err)
 {
     struct call c = {
         .store = w->store, .kind = q->kind, .revision = q->revision, .order = q->order};
     struct fleet_handler handler = {.ctx = &c, .ctx_bytes = sizeof c, .on_answer = on_answer};
-    struct fleet_address to = {.port = PORT_CONTROL, .key = *key};
+    struct fleet_address to = {.port = PORT_CONTROL, .key = *key, .closes = closes};
     enum err_code rc = find_identity(w, own, &to, err);
 
     if (rc != ERR_OK)
@@ -227,6 +227,14 @@ static enum err_code call_with(const struct workers *w, struct store_own *own,
     return rc;
 }
 
+/* Is its worker called again only when the connection would be too old? */
+static bool is_rarely_called(const struct workers *w, const struct observed *seen,
+                             const struct store_own *own)
+{
+    return w->store->n_training > WORKERS_KEPT_JOBS &&
+           !(seen->has_revision && own->seen.slot == revision_worker(&seen->revision, 0).slot);
+}
+
 /* Likewise, of a job that is there. */
 static enum err_code call_pod(const struct workers *w, const struct observed *seen,
                               struct store_own *own, const struct question *q, struct err *err)
@@ -235,7 +243,7 @@ static enum err_code call_pod(const struct workers *w, const struct observed *se
 
     if (!job || !job->has_secret)
         return err_set(err, ERR_AGAIN, "no key for the workers yet");
-    return call_with(w, own, &job->secret, q, err);
+    return call_with(w, own, &job->secret, q, is_rarely_called(w, seen, own), err);
 }
 
 /* As soon as the pod may be called. */
@@ -332,7 +340,7 @@ static void order_end(const struct workers *w, struct store_own *own)
         store_drop_key(own);
     if (!own->is_to_end || own->contact.is_busy)
         return;
-    if (later_ms == 0 && call_with(w, own, &own->key, &q, &err) != ERR_OK) {
+    if (later_ms == 0 && call_with(w, own, &own->key, &q, true, &err) != ERR_OK) {
         contact_answered(&own->contact, &err, 0, clock_now_ms(), WORKERS_RETRY_MAX_MS);
         later_ms = contact_wait_ms(&own->contact, clock_now_ms());
     }

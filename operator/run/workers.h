@@ -19,6 +19,7 @@
 #define WORKERS_RETRY_MAX_MS 30000 /* between two calls to a worker that does not answer */
 #define WORKERS_BUSY_MS      1000  /* no call is free */
 #define WORKERS_HALT_MS      1000
+#define WORKERS_KEPT_JOBS    30 /* with more that train, only connections to leaders are kept */
 
 /* All are borrowed. The store's listener is called when a job should be reconciled again, also one
  * that is gone, whose workers are to end. */

@@ -494,9 +494,9 @@ static void decide_looks_at_each_of_many_jobs_less_often(void **state)
         int64_t poll_ms, progress_ms, reports_ms;
     } cases[] = {{1, 1000, 10000, 5000},
                  {10, 1000, 10000, 5000},
-                 {30, 3000, 10000, 15000},
-                 {100, 10000, 30000, 50000},
-                 {100000, 30000, 90000, 60000}};
+                 {30, 3000, 10000, 45000},
+                 {100, 10000, 30000, 500000},
+                 {100000, 30000, 90000, 4500000}};
     struct world *w = world_new(NULL);
 
     (void)state;

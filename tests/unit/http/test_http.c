@@ -490,6 +490,20 @@ static void http_call_uses_a_connection_again(void **state)
     assert_int_equal(loopback_connections(server), 1);
 }
 
+static void http_call_closes_a_connection_on_request(void **state)
+{
+    struct http_response r = {0};
+    struct http_request request = {.url = url, .closes = true};
+
+    (void)state;
+    SERVE({.expect = "GET"}, {.expect = "GET"}, {.expect = "GET"});
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(http_call(loop, &request, &r, &err), ERR_OK);
+        buf_deinit(&r.body);
+    }
+    assert_int_equal(loopback_connections(server), 3);
+}
+
 static void http_call_survives_a_kept_connection_that_was_closed(void **state)
 {
     struct http_response r = {0};
@@ -685,6 +699,7 @@ static int test_call(void)
         TEST(http_call_returns_status_and_body),
         TEST(http_call_sends_method_headers_and_body),
         TEST(http_call_uses_a_connection_again),
+        TEST(http_call_closes_a_connection_on_request),
         TEST(http_call_survives_a_kept_connection_that_was_closed),
         TEST(http_call_does_not_follow_a_redirect),
         TEST(http_call_does_not_unpack_what_it_did_not_ask_for),

@@ -32,6 +32,7 @@ static struct fleet_handler last;
 static _Alignas(16) unsigned char last_ctx[1024];
 static int n_posted;
 static int n_ended;
+static bool posted_closes;
 static struct fleet_address ended;
 static int n_again;
 static int64_t again_ms;
@@ -59,6 +60,7 @@ enum err_code __wrap_fleet_post_revision(struct fleet *f, const struct fleet_add
     struct fleet_address silent = *to;
 
     n_posted++;
+    posted_closes = to->closes;
     keep(&handler);
     silent.port = silent_port;
     return silent_port ? __real_fleet_post_revision(f, &silent, text, peers, handler, err) : ERR_OK;
@@ -397,6 +399,29 @@ static void workers_calls_no_worker_with_a_certificate_without_a_ca(void **state
     assert_int_equal(n_posted, 0);
 }
 
+static void workers_keeps_only_connections_to_leaders_once_many_jobs_train(void **state)
+{
+    static const struct {
+        int n_training, slot;
+        bool closes;
+    } cases[] = {{WORKERS_KEPT_JOBS, 0, false},
+                 {WORKERS_KEPT_JOBS, 1, false},
+                 {WORKERS_KEPT_JOBS + 1, 0, false},
+                 {WORKERS_KEPT_JOBS + 1, 1, true}};
+
+    (void)state;
+    add_job(0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        store.n_training = cases[i].n_training;
+        own()->seen.slot = cases[i].slot;
+        tell();
+        assert_int_equal(posted_closes, cases[i].closes);
+        answer(ERR_CONFLICT);
+        own()->contact = (struct contact){.is_busy = false};
+    }
+    assert_int_equal(n_posted, 4);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -405,6 +430,7 @@ int main(void)
         TEST(workers_pauses_longer_after_each_call_without_an_answer),
         TEST(workers_forgets_pauses_after_an_answer),
         TEST(workers_calls_no_worker_with_a_certificate_without_a_ca),
+        TEST(workers_keeps_only_connections_to_leaders_once_many_jobs_train),
         TEST(a_job_is_looked_at_again_only_for_news_of_its_leader),
         TEST(workers_orders_an_end_until_it_is_taken),
         TEST(workers_orders_an_end_once_from_a_worker_that_refuses),
