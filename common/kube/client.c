@@ -23,8 +23,8 @@ struct kube_client {
     struct http *http;         /* borrowed */
     struct kube_config config; /* owned */
     struct kube_options options;
-    struct bucket calls;
-    int64_t credentials_ms; /* when they were last read; meaningless while is_stale */
+    struct bucket calls, events; /* of other calls, and of those for Events */
+    int64_t credentials_ms;      /* when they were last read; meaningless while is_stale */
     int64_t quiet_until_ms;
     bool is_stale; /* after a 401: read the credentials again before the next request */
     bool uses_proxy;
@@ -236,8 +236,8 @@ enum err_code kube_client_new(struct http *http, struct kube_config *config,
     if (!c->options.user_agent)
         c->options.user_agent = DEFAULT_AGENT;
     if (c->options.calls_per_second > 0)
-        c->calls = (struct bucket){.burst = c->options.calls_burst,
-                                   .refill_ms = 1000 / c->options.calls_per_second};
+        c->calls = c->events = (struct bucket){.burst = c->options.calls_burst,
+                                               .refill_ms = 1000 / c->options.calls_per_second};
     (void)snprintf(c->agent_line, sizeof c->agent_line, "User-Agent: %s", c->options.user_agent);
     (void)snprintf(c->manager, sizeof c->manager, "%.*s", (int)strcspn(c->options.user_agent, "/"),
                    c->options.user_agent);
@@ -347,16 +347,18 @@ enum err_code kube_refused(struct kube_client *c, const struct http_response *re
 
 /* Send it and wait for a 2xx response: the caller frees its body, always. Keeps to
  * calls_per_second; other transfers go on meanwhile. */
-static enum err_code call_raw(struct kube_client *c, const struct http_request *request,
-                              struct http_response *out, struct err *err)
+static enum err_code call_raw(struct kube_client *c, const struct kube_resource *resource,
+                              const struct http_request *request, struct http_response *out,
+                              struct err *err)
 {
+    struct bucket *budget = resource == &kube_events ? &c->events : &c->calls;
     bool is_repeated = false;
     enum err_code rc = ERR_OK;
 
     for (;;) {
         while (rc == ERR_OK && c->options.calls_per_second > 0 &&
-               !bucket_take(&c->calls, clock_now_ms()))
-            rc = http_pause(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
+               !bucket_take(budget, clock_now_ms()))
+            rc = http_pause(c->http, bucket_wait_ms(budget, clock_now_ms()), err);
         if (rc == ERR_OK)
             rc = send_request(c, request, NULL, NULL, out, err);
         if (rc != ERR_OK || kube_status_code(out->status) == ERR_OK)
@@ -421,7 +423,7 @@ static enum err_code call(struct kube_client *c, const struct verb *verb,
         rc = kube_add_query(&path, "fieldManager", c->manager, err);
     request.url = path.data;
     if (rc == ERR_OK)
-        rc = call_raw(c, &request, &response, err);
+        rc = call_raw(c, ref->resource, &request, &response, err);
     if (rc == ERR_OK && out)
         rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out, err);
     buf_deinit(&response.body);
@@ -466,7 +468,7 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
         rc = kube_list_path(ref, position, n_objects, &path, err);
         request.url = path.data;
         if (rc == ERR_OK)
-            rc = call_raw(c, &request, &response, err);
+            rc = call_raw(c, ref->resource, &request, &response, err);
         buf_deinit(&path);
         if (rc == ERR_LIMIT && n_objects > 1) {
             n_objects /= 2;

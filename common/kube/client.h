@@ -79,7 +79,7 @@ void kube_ref_text(const struct kube_ref *ref, char *out, size_t out_bytes);
 
 struct kube_options {
     const char *user_agent; /* "name/version"; the name owns the fields we write; NULL: "kube-c" */
-    int calls_per_second;   /* 0: no limit (the server has its own) */
+    int calls_per_second;   /* and as many for Events; 0: no limit (the server has its own) */
     int calls_burst;        /* with calls_per_second; at least 1 */
     int64_t call_ms;        /* for each call but those that list; 0: HTTP_DEADLINE_MS */
     /* Asked before each call that writes: false makes it ERR_DENIED. NULL: all may. */

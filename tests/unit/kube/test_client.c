@@ -334,6 +334,28 @@ static void client_keeps_to_its_rate(void **state)
     assert_true(clock_now_ms() - began_ms >= 190); /* two at once, four at 50 ms each */
 }
 
+static void client_has_a_rate_of_its_own_for_events(void **state)
+{
+    static const struct kube_ref event = {
+        .resource = &kube_events, .namespace = "default", .name = "a"};
+    static const struct loopback_reply reply = {.expect = "GET", .body = "{}"};
+    struct loopback_reply replies[8];
+    struct kube_options options = {.calls_per_second = 1, .calls_burst = 4};
+    int64_t began_ms = clock_now_ms();
+
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        replies[i] = reply;
+    begin(replies, 8, NULL, &options);
+    for (int i = 0; i < 8; i++) {
+        struct json *object = NULL;
+
+        assert_int_equal(kube_get(client, i % 2 ? &event : &pod, &object, &err), ERR_OK);
+        json_free(object);
+    }
+    assert_true(clock_now_ms() - began_ms < 4000); /* that which four of them had to wait */
+}
+
 static void client_dials_the_server_under_the_name_of_its_certificate(void **state)
 {
     static const struct loopback_reply replies[] = {{.expect = "nothing"}};
@@ -375,6 +397,7 @@ static int test_client(void)
         TEST(client_sends_nothing_while_the_server_asked_for_quiet),
         TEST(client_counts_requests_by_what_came_of_them),
         TEST(client_keeps_to_its_rate),
+        TEST(client_has_a_rate_of_its_own_for_events),
         TEST(client_dials_the_server_under_the_name_of_its_certificate),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
