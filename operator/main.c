@@ -1,5 +1,6 @@
 /* skyjob-operator: watches SkyJobs and brings each one to its end. */
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,10 @@
 #include "run/loop.h"
 #include "run/metrics_port.h"
 
-#define NAMESPACES_MAX 64 /* each has three watches */
-#define CALLS_MAX      1000
-#define SECRETS_BYTES  4096 /* of their names, as JSON */
+#define NAMESPACES_MAX       64 /* each has three watches */
+#define CALLS_MAX            1000
+#define SECRETS_BYTES        4096 /* of their names, as JSON */
+#define MMAP_THRESHOLD_BYTES (256 << 10)
 
 struct options {
     const char *kubeconfig;
@@ -383,6 +385,10 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv, &o))
         return EXIT_CONFIG;
     (void)prctl(PR_SET_DUMPABLE, 0); /* it has keys in its memory */
+    /* Threads have one lock as it is, so arenas of their own are only memory; and what a search for
+     * a plan took goes back. */
+    (void)mallopt(M_ARENA_MAX, 1);
+    (void)mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     client_options.calls_per_second = o.calls_per_second;
     client_options.calls_burst = o.calls_burst;
     client_options.may_write = o.lease_name ? may_write : NULL;

@@ -512,11 +512,12 @@ static void work(void *ctx, const struct writers_task *task)
 
     if (task->is_decided) {
         end_search(l, task->key, task->c);
-        return;
+    } else {
+        reconcile(l, task->key, task->c);
+        metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
+        queue_done(&l->queue, task->key);
     }
-    reconcile(l, task->key, task->c);
-    metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
-    queue_done(&l->queue, task->key);
+    store_view_drop_nodes(&task->c->view);
 }
 
 /* What is known goes on when the Secret of the CA cannot be read. */

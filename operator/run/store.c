@@ -97,11 +97,19 @@ void store_deinit(struct store *s)
     *s = (struct store){0};
 }
 
+void store_view_drop_nodes(struct store_view *v)
+{
+    free(v->nodes);
+    free(v->node_texts);
+    v->nodes = NULL;
+    v->node_texts = NULL;
+    v->n_nodes = v->n_node_texts = 0;
+}
+
 void store_view_deinit(struct store_view *v)
 {
     parse_release_spec(&v->spec);
-    free(v->nodes);
-    free(v->node_texts);
+    store_view_drop_nodes(v);
     free(v->pods);
     free(v->reports);
     buf_deinit(&v->revision);

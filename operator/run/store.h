@@ -211,6 +211,8 @@ struct store_view {
 };
 
 void store_view_deinit(struct store_view *v);
+/* The nodes of a large cluster are megabytes: free them. The observation must not be used again. */
+void store_view_drop_nodes(struct store_view *v);
 
 void store_deinit(struct store *s);
 
