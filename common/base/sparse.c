@@ -72,22 +72,3 @@ void sparse_read(const struct sparse *s, void *out)
             memcpy(words + (i + (size_t)__builtin_ctzll(mask)) * SPARSE_WORD_BYTES, at++,
                    SPARSE_WORD_BYTES);
 }
-
-bool sparse_equals(const struct sparse *s, const void *with, size_t bytes)
-{
-    const unsigned char *words = with;
-    const uint64_t *at = s->packed;
-    uint64_t group[1 + GROUP];
-
-    if (bytes != s->n_words * SPARSE_WORD_BYTES)
-        return false;
-    for (size_t i = 0; i < s->n_words; i += GROUP) {
-        size_t n = pack(words + i * SPARSE_WORD_BYTES, group_words(s->n_words - i), group);
-
-        /* With another mask there may not be as many words. */
-        if (at[0] != group[0] || memcmp(at, group, n * sizeof group[0]) != 0)
-            return false;
-        at += n;
-    }
-    return true;
-}

@@ -8,7 +8,6 @@
 #ifndef BASE_SPARSE_H
 #define BASE_SPARSE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -22,7 +21,5 @@ MUST_CHECK enum err_code sparse_new(const void *from, size_t bytes, struct spars
                                     struct err *err);
 /* All bytes of what was copied. */
 void sparse_read(const struct sparse *s, void *out);
-/* Is it a copy of these bytes? */
-bool sparse_equals(const struct sparse *s, const void *with, size_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "control/manifest.h"
 #include "kube/secret.h"
@@ -589,26 +590,17 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
 
 /* --- status --- */
 
+static uint64_t hash_of(const struct status *status)
+{
+    return hash_bytes(HASH_START, status, STATUS_BYTES(status->n_stages));
+}
+
 /* Most decisions change nothing. Documents are compared once for each version, which takes long:
  * numbers are rounded in them, so a status that was read is rarely the same to the bit. */
 static bool is_shown(const struct store_job *job, const struct observed *seen,
                      const struct status *status)
 {
-    return job->shown && strcmp(job->shown_version, seen->version) == 0 &&
-           sparse_equals(job->shown, status, STATUS_BYTES(status->n_stages));
-}
-
-/* Without memory for it they are compared again. */
-static void remember_shown(struct store_job *job, const struct observed *seen,
-                           const struct status *status)
-{
-    struct sparse *shown;
-
-    if (sparse_new(status, STATUS_BYTES(status->n_stages), &shown, NULL) != ERR_OK)
-        return;
-    free(job->shown);
-    job->shown = shown;
-    memcpy(job->shown_version, seen->version, sizeof job->shown_version);
+    return strcmp(job->shown_version, seen->version) == 0 && job->shown == hash_of(status);
 }
 
 static enum err_code write_status(struct apply *a, const struct observed *seen,
@@ -639,7 +631,8 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
         if (rc == ERR_NOT_FOUND)
             rc = err_wrap(err, ERR_CONFLICT, "deleted meanwhile");
     } else if (rc == ERR_OK && job) {
-        remember_shown(job, seen, status);
+        job->shown = hash_of(status);
+        memcpy(job->shown_version, seen->version, sizeof job->shown_version);
     }
     json_free(object);
     buf_deinit(&before);

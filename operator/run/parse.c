@@ -115,8 +115,6 @@ void parse_drop_job(struct store_job *job)
     free(job->status);
     job->status = NULL;
     job->trains = false;
-    free(job->shown);
-    job->shown = NULL;
     store_forget_certificates(&job->certificates);
 }
 

@@ -85,10 +85,9 @@ struct store_job {
     struct hmac_key secret;
     struct store_certificates certificates;
     int secret_revision; /* for whose pods its Secret was last seen to exist */
-    /* A status that was decided and makes the same document as that of `shown_version`; NULL: not
-     * known. */
-    struct sparse *shown;
-    char shown_version[OBSERVED_VERSION_BYTES];
+    uint64_t
+        shown; /* hash of a status that was decided and makes the same document as that of ... */
+    char shown_version[OBSERVED_VERSION_BYTES]; /* ... this one; "": none */
 };
 
 struct store_pod {
