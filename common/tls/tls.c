@@ -101,18 +101,24 @@ static enum err_code read_own(struct tls_identity *id, const struct tls_end *end
     return ERR_OK;
 }
 
-enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **out,
-                               struct err *err)
+/* `like` may be NULL. */
+static enum err_code make(const struct tls_identity *like, const struct tls_end *end,
+                          struct tls_identity **out, struct err *err)
 {
     static _Atomic uint64_t last_number;
     struct tls_identity *id = calloc(1, sizeof *id);
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     if (!id)
         return err_set(err, ERR_NO_MEMORY, "no memory for an identity");
     atomic_store(&id->n_owners, 1);
     id->number = atomic_fetch_add(&last_number, 1) + 1;
-    rc = read_trusted(id, end->ca, err);
+    if (!like)
+        rc = read_trusted(id, end->ca, err);
+    else if (X509_STORE_up_ref(like->trusted) == 1)
+        id->trusted = like->trusted;
+    else
+        rc = err_set(err, ERR_NO_MEMORY, "the CA's certificate cannot be shared");
     if (rc == ERR_OK)
         rc = read_own(id, end, err);
     if (rc == ERR_OK)
@@ -120,6 +126,18 @@ enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **
     else
         tls_identity_free(id);
     return rc;
+}
+
+enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **out,
+                               struct err *err)
+{
+    return make(NULL, end, out, err);
+}
+
+enum err_code tls_identity_new_like(const struct tls_identity *like, const struct tls_end *end,
+                                    struct tls_identity **out, struct err *err)
+{
+    return make(like, end, out, err);
 }
 
 struct tls_identity *tls_identity_share(struct tls_identity *identity)

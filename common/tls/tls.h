@@ -33,6 +33,10 @@ struct tls_identity; /* on the heap; all fields private */
  * it; ERR_NO_MEMORY. */
 MUST_CHECK enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **out,
                                           struct err *err);
+/* The same with the CAs that `like` trusts, which both keep: the end's are not read. */
+MUST_CHECK enum err_code tls_identity_new_like(const struct tls_identity *like,
+                                               const struct tls_end *end, struct tls_identity **out,
+                                               struct err *err);
 /* One more owner; returns the same identity. NULL is allowed, here and below. */
 struct tls_identity *tls_identity_share(struct tls_identity *identity);
 void tls_identity_free(struct tls_identity *identity);

@@ -43,8 +43,9 @@ struct issuer {
     uint64_t generation;
     struct authority *authority; /* NULL: not known yet */
     int64_t look_at_ms;
-    bool led;           /* at the last look */
-    struct map callers; /* uid to struct caller */
+    bool led;                  /* at the last look */
+    struct map callers;        /* uid to struct caller */
+    struct tls_identity *like; /* any of this generation; NULL: there is none yet */
 };
 
 /* --- the Secret --- */
@@ -305,6 +306,8 @@ static enum err_code take(struct issuer *i, const struct json *object, struct er
             i->authority = authority;
             i->generation = hash_text(buf_text(&c.trusted));
             move(&i->trusted, &c.trusted);
+            tls_identity_free(i->like);
+            i->like = NULL;
         }
     }
     contents_deinit(&c);
@@ -382,6 +385,7 @@ void issuer_free(struct issuer *i)
     while ((c = map_next(&i->callers, &place, NULL)))
         free_caller(c);
     map_deinit(&i->callers);
+    tls_identity_free(i->like);
     authority_free(i->authority);
     buf_deinit(&i->trusted);
     free(i);
@@ -405,7 +409,7 @@ enum err_code issuer_issue(const struct issuer *i, const char *name, int64_t now
     return authority_issue(i->authority, name, now_s, ISSUER_VALID_S, out, err);
 }
 
-static enum err_code make_identity(const struct issuer *i, const char *uid, int64_t now_s,
+static enum err_code make_identity(struct issuer *i, const char *uid, int64_t now_s,
                                    struct tls_identity **out, struct err *err)
 {
     struct authority_pair pair = AUTHORITY_PAIR;
@@ -417,7 +421,10 @@ static enum err_code make_identity(const struct issuer *i, const char *uid, int6
     rc = issuer_issue(i, name, now_s, &pair, err);
     end = (struct tls_end){issuer_trusted(i), buf_text(&pair.certificate), buf_text(&pair.key)};
     if (rc == ERR_OK)
-        rc = tls_identity_new(&end, out, err);
+        rc = i->like ? tls_identity_new_like(i->like, &end, out, err)
+                     : tls_identity_new(&end, out, err);
+    if (rc == ERR_OK && !i->like)
+        i->like = tls_identity_share(*out);
     authority_pair_deinit(&pair);
     return rc;
 }

@@ -124,6 +124,20 @@ static void tls_refuses_a_peer_of_another_ca_on_either_end(void **state)
     assert_false(agree(worker(), certificates_at(&theirs, trusted, WORKER, NOW_S)));
 }
 
+static void tls_identity_like_another_one_trusts_the_same_ca_and_no_other(void **state)
+{
+    struct authority_pair pair = certificates_pair(&ours, WORKER, NOW_S);
+    struct tls_end end = {.certificate = buf_text(&pair.certificate), .key = buf_text(&pair.key)};
+    struct tls_identity *id, *first = worker();
+
+    (void)state;
+    assert_int_equal(tls_identity_new_like(first, &end, &id, &err), ERR_OK);
+    tls_identity_free(first);
+    assert_true(agree(tls_identity_share(id), worker()));
+    assert_false(agree(id, certificates_at(&theirs, buf_text(&ours.certificate), WORKER, NOW_S)));
+    authority_pair_deinit(&pair);
+}
+
 static void tls_trusts_two_cas_while_one_replaces_the_other(void **state)
 {
     struct buf both = {.max = AUTHORITY_PEM_MAX_BYTES};
@@ -282,6 +296,7 @@ int main(void)
         cmocka_unit_test(tls_is_1_3_with_the_fast_suite_between_two_ends_of_a_ca),
         cmocka_unit_test(tls_resumes_nothing),
         cmocka_unit_test(tls_refuses_a_peer_of_another_ca_on_either_end),
+        cmocka_unit_test(tls_identity_like_another_one_trusts_the_same_ca_and_no_other),
         cmocka_unit_test(tls_trusts_two_cas_while_one_replaces_the_other),
         cmocka_unit_test(tls_refuses_a_certificate_that_has_ended_or_not_begun),
         cmocka_unit_test(tls_allows_for_clocks_that_differ_by_an_hour),
