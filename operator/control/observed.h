@@ -85,15 +85,10 @@ struct seen_pod {
     int64_t halting_ms;                /* since it was to be ordered; 0: it was not */
     const struct report *report;       /* the newest since then; NULL: none */
     int64_t ended_ms;                  /* how long its session has ended by that report; 0: runs */
-    /* What it left when it ended, one at most: */
-    bool has_progress; /* a worker's final report */
-    bool has_probe;    /* a probe's result */
-    bool has_model;    /* the sizes that were read */
-    union {
-        struct progress progress;
-        struct node_probe probe;
-        struct model model;
-    };
+    /* What it left when it ended, one at most, else NULL; borrowed: */
+    const struct progress *progress;      /* a worker's final report */
+    const struct node_probe *probe;       /* a probe's result */
+    const struct model *model;            /* the sizes that were read */
     char digest[ANNOTATION_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 

@@ -45,7 +45,7 @@ static bool has_failed(const struct context *c, const struct seen_pod *pod)
     if (pod->role == POD_FOREIGN)
         return true;
     if (pod->phase == POD_SUCCEEDED || pod->phase == POD_FAILED)
-        return !pod->has_probe && !pod->has_model;
+        return !pod->probe && !pod->model;
     return age_ms > LATE_MS || is_stuck(c, pod) || (pod->is_unschedulable && age_ms > RETRY_MS / 2);
 }
 
@@ -185,9 +185,9 @@ bool model_waits(struct context *c)
         context_add(c, ACTION_CREATE_MODEL_POD)->image = image_of(c);
     else if (is_replaced)
         context_delete_pod(c, pod);
-    else if (is_ours && pod->has_model)
-        c->out->status.model = pod->model;
-    show_reader(c, is_replaced || (is_ours && pod->has_model) ? NULL : pod);
+    else if (is_ours && pod->model)
+        c->out->status.model = *pod->model;
+    show_reader(c, is_replaced || (is_ours && pod->model) ? NULL : pod);
     return true;
 }
 
@@ -214,7 +214,7 @@ void nodes_annotation(const struct observed *seen, const struct spec *spec,
     (void)snprintf(out->subject.image, sizeof out->subject.image, "%s", manifest_image(seen, spec));
     annotation_work(spec, seen->namespace, out->subject.work);
     memcpy(out->subject.digest, pod->digest, sizeof out->subject.digest);
-    out->found = pod->probe;
+    out->found = *pod->probe;
     out->cpu_milli = pod->cpu_milli;
     out->time_ms = time_ms / 1000 * 1000; /* as it is written */
 }
@@ -243,7 +243,7 @@ static void request_annotation(struct context *c, const struct node_object *node
 /* The result of this job's own probe of a node, if there is one. */
 static bool has_result(const struct context *c, const struct seen_pod *pod)
 {
-    return pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == image_of(c);
+    return pod && pod->probe && pod->cpu_milli > 0 && pod->image_asked == image_of(c);
 }
 
 static void report_own(void *ctx, const struct node_object *node, struct survey_own *out)
@@ -263,7 +263,7 @@ static void report_own(void *ctx, const struct node_object *node, struct survey_
             out->digest = p->digest;
     }
     if (has_result(c, pod)) {
-        out->found = &pod->probe;
+        out->found = pod->probe;
         out->cpu_milli = pod->cpu_milli;
     } else if (pod && !is_outdated(c, pod)) {
         out->has_failed = has_failed(c, pod);

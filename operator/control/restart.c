@@ -34,7 +34,7 @@ static void describe_end(const struct seen_pod *p, char *out, size_t bytes)
                  {137, "killed (SIGKILL; out of memory or by the node)"},
                  {139, "crashed (SIGSEGV)"},
                  {143, "terminated (SIGTERM)"}};
-    const char *words = p->has_progress && p->progress.error[0] ? p->progress.error : p->message;
+    const char *words = p->progress && p->progress->error[0] ? p->progress->error : p->message;
 
     for (size_t i = 0; i < sizeof known / sizeof known[0] && p->has_exit_code; i++)
         if (!*words && known[i].code == p->exit_code)
@@ -66,7 +66,7 @@ static enum verdict_kind kind_of_failure(const struct seen_pod *p)
         return VERDICT_OUT_OF_MEMORY;
     if (p->exit_code == EXIT_CONFIG)
         return VERDICT_CONFIG;
-    return of_cause[p->has_progress ? p->progress.cause : PROGRESS_CAUSE_NONE];
+    return of_cause[p->progress ? p->progress->cause : PROGRESS_CAUSE_NONE];
 }
 
 static void judge_pod(const struct context *c, int stage, const struct seen_pod *p,

@@ -477,8 +477,8 @@ static void complete(struct context *c)
     struct status *s = &c->out->status;
     char text[STATUS_MESSAGE_BYTES] = "";
 
-    if (leader && leader->has_progress)
-        take_progress(c, &leader->progress, c->seen->now_ms);
+    if (leader && leader->progress)
+        take_progress(c, leader->progress, c->seen->now_ms);
     else if (c->seen->has_leader && c->seen->leader.state == PROGRESS_DONE)
         take_progress(c, &c->seen->leader, c->seen->now_ms);
     s->progress.percentage = 100;

@@ -115,20 +115,35 @@ static bool counts(const struct store_own *own, const struct observed *out)
            (own->trust == TRUST_CREATED || p->incarnation <= last_number(&out->status));
 }
 
-static enum err_code observe_reports(struct store *s, struct store_view *v, struct observed *out,
-                                     struct err *err)
+static void observe_left(const struct store_own *own, union store_left *to, struct seen_pod *p)
 {
-    enum err_code rc =
-        array_reserve(&v->reports, sizeof *v->reports, &v->n_reports, (size_t)out->n_pods, err);
+    sparse_read(own->left, to);
+    if (own->seen.role == POD_PROBE)
+        p->probe = &to->probe;
+    else if (own->seen.role == POD_MODEL)
+        p->model = &to->model;
+    else
+        p->progress = &to->progress;
+}
 
-    for (int i = 0; i < out->n_pods && rc == ERR_OK; i++) {
+static enum err_code observe_documents(struct store *s, struct store_view *v, struct observed *out,
+                                       struct err *err)
+{
+    size_t n = (size_t)out->n_pods;
+    enum err_code rc = array_reserve(&v->reports, sizeof *v->reports, &v->n_reports, n, err);
+
+    if (rc == ERR_OK)
+        rc = array_reserve(&v->left, sizeof *v->left, &v->n_left, n, err);
+    for (size_t i = 0; i < n && rc == ERR_OK; i++) {
         struct seen_pod *p = &out->pods[i];
         const struct store_own *own = store_find_own(s, out->namespace, p->name, p->uid);
 
-        if (!own || !own->calls.report)
-            continue;
-        sparse_read(own->calls.report, &v->reports[i]);
-        p->report = &v->reports[i];
+        if (own && own->calls.report) {
+            sparse_read(own->calls.report, &v->reports[i]);
+            p->report = &v->reports[i];
+        }
+        if (own && own->left)
+            observe_left(own, &v->left[i], p);
     }
     return rc;
 }
@@ -153,7 +168,7 @@ static enum err_code observe_pods(struct store *s, const char *key, struct store
     for (own = store_pods(s, key); own; own = store_next_pod(own))
         if (counts(own, out))
             observe_pod(own, (int)most, out);
-    return observe_reports(s, v, out, err);
+    return observe_documents(s, v, out, err);
 }
 
 /* Of more revisions than there is room for, any but the newest may be left out: they are only

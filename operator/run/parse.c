@@ -202,9 +202,13 @@ static void read_conditions(const struct json *pod, struct seen_pod *out)
 }
 
 /* A worker's final report, a probe's result or a model's sizes; any other text is for people. */
-static void read_termination(const struct json *ended, struct seen_pod *out)
+static enum err_code read_termination(const struct json *ended, struct store_own *own,
+                                      struct err *err)
 {
     const char *message = json_string(json_get(ended, "message"), "");
+    struct seen_pod *out = &own->seen;
+    union store_left left;
+    enum err_code rc;
 
     out->has_exit_code = json_is_i64(json_get(ended, "exitCode"));
     out->exit_code = json_int(json_get(ended, "exitCode"), 0);
@@ -214,18 +218,20 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
     /* The kubelet lost the container, as when its node was reset: not the worker's fault. */
     if (strcmp(out->reason, "ContainerStatusUnknown") == 0 || strcmp(out->reason, "Unknown") == 0)
         out->is_disrupted = true;
-    if (out->role == POD_PROBE)
-        out->has_probe =
-            out->exit_code == 0 && node_probe_read(message, &out->probe, NULL) == ERR_OK;
-    else if (out->role == POD_MODEL)
-        out->has_model =
-            out->exit_code == 0 && fields_parse(bert_config_sizes, message, strlen(message),
-                                                FIELDS_STRICT, &out->model, NULL) == ERR_OK;
+    memset(&left, 0, sizeof left);
+    if (out->role == POD_WORKER)
+        rc = progress_parse(message, strlen(message), &left.progress, NULL);
+    else if (out->exit_code != 0)
+        rc = ERR_INVALID;
+    else if (out->role == POD_PROBE)
+        rc = node_probe_read(message, &left.probe, NULL);
     else
-        out->has_progress =
-            progress_parse(message, strlen(message), &out->progress, NULL) == ERR_OK;
-    if (!out->has_probe && !out->has_model && !out->has_progress)
-        (void)snprintf(out->message, sizeof out->message, "%s", message);
+        rc = fields_parse(bert_config_sizes, message, strlen(message), FIELDS_STRICT, &left.model,
+                          NULL);
+    if (rc == ERR_OK)
+        return sparse_new(&left, sizeof left, &own->left, err);
+    (void)snprintf(out->message, sizeof out->message, "%s", message);
+    return ERR_OK;
 }
 
 /* Is this member of its Secret in the volume? */
@@ -238,8 +244,9 @@ static bool has_item(const struct json *volume, const char *key)
     return item;
 }
 
-static void read_own(const struct json *pod, struct seen_pod *out)
+static enum err_code read_own(const struct json *pod, struct store_own *own, struct err *err)
 {
+    struct seen_pod *out = &own->seen;
     /* Reasons of a whole pod for which its node, not its worker, ended it. */
     static const char *const not_ours[] = {"Evicted",    "Preempting",   "NodeLost",
                                            "Terminated", "NodeShutdown", "Shutdown"};
@@ -258,6 +265,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
     const struct json *volume = json_first(json_path(pod, "spec.volumes"));
     char metrics_file[NAMES_BYTES];
+    enum err_code rc = ERR_OK;
 
     manifest_certificate_file(MANIFEST_METRICS, "crt", metrics_file);
     COPY(out->name, metadata(pod, "name"));
@@ -296,7 +304,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     annotation_digest(json_string(json_get(status, "imageID"), ""), out->digest);
     out->started_ms = read_time(json_path(state, "running.startedAt"));
     if (json_get(state, "terminated")) {
-        read_termination(json_get(state, "terminated"), out);
+        rc = read_termination(json_get(state, "terminated"), own, err);
     } else if (json_get(state, "waiting")) {
         COPY(out->reason, json_path(state, "waiting.reason"));
         COPY(out->message, json_path(state, "waiting.message"));
@@ -308,6 +316,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
         COPY(out->reason, json_path(pod, "status.reason"));
     if (out->message[0] == '\0')
         COPY(out->message, json_path(pod, "status.message"));
+    return rc;
 }
 
 enum err_code parse_pod(const struct json *object, struct store_pod *out, struct err *err)
@@ -332,8 +341,7 @@ enum err_code parse_pod(const struct json *object, struct store_pod *out, struct
         return ERR_OK;
     memcpy(out->own->job_uid, uid, sizeof uid);
     memcpy(out->own->job_key, key, sizeof key);
-    read_own(object, &out->own->seen);
-    return ERR_OK;
+    return read_own(object, out->own, err);
 }
 
 /* --- is a pod what we would have made? --- */

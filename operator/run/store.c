@@ -39,6 +39,7 @@ static void free_own(struct store_own *own)
         return;
     store_drop_key(own);
     free(own->calls.report);
+    free(own->left);
     free(own);
 }
 
@@ -112,6 +113,7 @@ void store_view_deinit(struct store_view *v)
     store_view_drop_nodes(v);
     free(v->pods);
     free(v->reports);
+    free(v->left);
     buf_deinit(&v->revision);
     *v = (struct store_view){0};
 }

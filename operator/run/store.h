@@ -143,7 +143,15 @@ struct store_own {
     int64_t end_seen_ms;      /* likewise, of its end; 0: it has not ended */
     int64_t deleting_seen_ms; /* likewise, of its deletion; 0: it is not deleting */
     char event[OBSERVED_TEXT_BYTES]; /* the last warning about it, as "reason: message" */
+    struct sparse *left; /* a union store_left; NULL: it has not ended, or left nothing of use */
     struct seen_pod seen;
+};
+
+/* What a pod left when it ended, as its role says. */
+union store_left {
+    struct progress progress;
+    struct node_probe probe;
+    struct model model;
 };
 
 struct store_revision {
@@ -206,6 +214,8 @@ struct store_view {
     size_t n_pods;
     struct report *reports; /* of the pods that have one, at their places */
     size_t n_reports;
+    union store_left *left; /* likewise */
+    size_t n_left;
     struct buf revision;
 };
 

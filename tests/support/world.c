@@ -503,26 +503,32 @@ void world_run_pods(struct world *w)
     }
 }
 
+struct progress *world_last_words(struct world *w, int stage)
+{
+    return &w->last_words[world_pod(w, stage)->slot % WORLD_SLOTS];
+}
+
 void world_end_pod(struct world *w, int stage, int exit_code, enum progress_cause cause)
 {
     struct seen_pod *p = world_pod(w, stage);
+    struct progress *left = world_last_words(w, stage);
 
     p->phase = exit_code == 0 ? POD_SUCCEEDED : POD_FAILED;
     p->is_ready = false;
     p->has_exit_code = true;
     p->exit_code = exit_code;
     p->finished_ms = w->seen.now_ms;
-    p->has_progress = true;
-    p->progress = (struct progress){.state = exit_code == 0 ? PROGRESS_DONE : PROGRESS_FAILED,
-                                    .cause = cause,
-                                    .revision = w->seen.revision.plan.revision,
-                                    .slot = p->slot,
-                                    .step = 100,
-                                    .total_steps = 100,
-                                    .loss = 0.5,
-                                    .eta_seconds = -1};
+    *left = (struct progress){.state = exit_code == 0 ? PROGRESS_DONE : PROGRESS_FAILED,
+                              .cause = cause,
+                              .revision = w->seen.revision.plan.revision,
+                              .slot = p->slot,
+                              .step = 100,
+                              .total_steps = 100,
+                              .loss = 0.5,
+                              .eta_seconds = -1};
     if (exit_code != 0)
-        (void)snprintf(p->progress.error, sizeof p->progress.error, "stage %d has a reason", stage);
+        (void)snprintf(left->error, sizeof left->error, "stage %d has a reason", stage);
+    p->progress = left;
 }
 
 void world_start_training(struct world *w)

@@ -22,8 +22,9 @@ struct world {
     struct decision decision; /* the last one */
     struct node_object nodes[WORLD_NODES];
     struct seen_pod pods[WORLD_PODS];
-    struct report reports[WORLD_SLOTS]; /* of the newest incarnation of each slot */
-    struct buf text;                    /* of the newest revision */
+    struct report reports[WORLD_SLOTS];      /* of the newest incarnation of each slot */
+    struct progress last_words[WORLD_SLOTS]; /* likewise */
+    struct buf text;                         /* of the newest revision */
     struct json *spec_json;
     struct json *filled; /* the same with the sizes in the status; NULL: they are not there */
     struct spec spec;
@@ -62,6 +63,8 @@ struct seen_pod *world_reader(struct world *w);
 void world_run_pods(struct world *w);
 /* The process of a pod ends, with these last words. */
 void world_end_pod(struct world *w, int stage, int exit_code, enum progress_cause cause);
+/* What it left. */
+struct progress *world_last_words(struct world *w, int stage);
 void world_remove_pod(struct world *w, struct seen_pod *pod);
 /* The session of a worker ends, as when a link breaks, `ended_ms` ago. */
 void world_end_session(struct world *w, int stage, int64_t ended_ms);

@@ -38,6 +38,20 @@ static const struct model in_files = {
 static const struct model in_fake = {
     .vocab = 98, .hidden = 32, .layers = 2, .heads = 2, .ffn = 64, .positions = 512};
 
+/* What pods leave: a worker, by its cause, and a probe. */
+static const struct progress last_words[] = {
+    [PROGRESS_CAUSE_NONE] = {.cause = PROGRESS_CAUSE_NONE, .eta_seconds = -1},
+    [PROGRESS_CAUSE_CONFIG] = {.cause = PROGRESS_CAUSE_CONFIG, .eta_seconds = -1},
+    [PROGRESS_CAUSE_DATA_MISSING] = {.cause = PROGRESS_CAUSE_DATA_MISSING, .eta_seconds = -1},
+    [PROGRESS_CAUSE_PEER_LOST] = {.cause = PROGRESS_CAUSE_PEER_LOST, .eta_seconds = -1},
+    [PROGRESS_CAUSE_OTHER] = {.cause = PROGRESS_CAUSE_OTHER, .eta_seconds = -1},
+};
+static const struct node_probe found[] = {
+    {.gflops = 5, .unit_ms = 0.1, .threads = 1, .has_bf16 = NODE_UNKNOWN},
+    {.gflops = 5, .unit_ms = 0.1, .threads = 1, .has_bf16 = NODE_YES},
+    {.gflops = 5, .unit_ms = 0.1, .threads = 1, .has_bf16 = NODE_NO},
+};
+
 /* --- what must hold for every decision --- */
 
 /* The highest that anything carries. */
@@ -93,8 +107,8 @@ static void check_sizes(const struct observed *seen, const struct decision *d, u
     if (m->hidden == 0 || memcmp(m, &seen->status.model, sizeof *m) == 0)
         return;
     for (int i = 0; i < seen->n_pods; i++)
-        if (seen->pods[i].role == POD_MODEL && seen->pods[i].has_model &&
-            memcmp(m, &seen->pods[i].model, sizeof *m) == 0)
+        if (seen->pods[i].role == POD_MODEL && seen->pods[i].model &&
+            memcmp(m, seen->pods[i].model, sizeof *m) == 0)
             return;
     fail_msg("seed %llu: sizes that no pod of ours has read", (unsigned long long)seed);
 }
@@ -170,10 +184,9 @@ static void random_reader(struct seen_pod *p)
 
     p->role = roles[random_below(4)];
     p->slot = p->incarnation = 0;
-    p->has_probe = p->has_progress = false;
-    p->has_model = one_in(2);
-    if (p->has_model)
-        p->model = p->role == POD_MODEL ? in_files : in_fake;
+    p->probe = NULL;
+    p->progress = NULL;
+    p->model = !one_in(2) ? NULL : p->role == POD_MODEL ? &in_files : &in_fake;
     if (p->role == POD_FOREIGN || (p->role == POD_UNVERIFIED && one_in(2)))
         (void)snprintf(p->uid, sizeof p->uid, WORLD_FAKE);
 }
@@ -224,11 +237,8 @@ static void random_pod(struct world *w, int number)
                            .cpu_milli = 500,
                            .memory_bytes = (int64_t)random_below(4) << 30,
                            .image_asked = hash_text(one_in(4) ? "worker:2" : "worker:1"),
-                           .has_progress = one_in(2),
-                           .has_probe = one_in(2)};
-    p->progress.cause = (enum progress_cause)random_below(5);
-    p->probe = (struct node_probe){.gflops = 5, .unit_ms = 0.1, .threads = 1};
-    p->probe.has_bf16 = (enum node_answer)random_below(3);
+                           .progress = one_in(2) ? &last_words[random_below(5)] : NULL,
+                           .probe = one_in(2) ? &found[random_below(3)] : NULL};
     (void)snprintf(p->digest, sizeof p->digest, "sha256:%u", 1 + random_below(2));
     p->created_ms = w->seen.now_ms - random_below(200000);
     p->finished_ms = w->seen.now_ms - random_below(20000);
@@ -412,8 +422,7 @@ static void end_reader(const struct world *w, struct seen_pod *p, bool is_well)
     p->has_exit_code = true;
     p->exit_code = is_well ? 0 : 1;
     p->finished_ms = w->seen.now_ms;
-    p->has_model = is_well;
-    p->model = in_files;
+    p->model = is_well ? &in_files : NULL;
 }
 
 /* A pod of the reader's name that reports other sizes. */
@@ -425,7 +434,7 @@ static void add_fake(struct world *w)
     names_model_pod(w->seen.name, w->seen.uid, p->name);
     (void)snprintf(p->uid, sizeof p->uid, WORLD_FAKE);
     end_reader(w, p, true);
-    p->model = in_fake;
+    p->model = &in_fake;
 }
 
 /* The fake goes when its owner deletes it; of its own a restarted operator is not sure either. */
@@ -454,9 +463,7 @@ static void end_worker(const struct world *w, struct seen_pod *p, int exit_code)
     p->has_exit_code = true;
     p->exit_code = exit_code;
     p->finished_ms = w->seen.now_ms;
-    p->has_progress = true;
-    p->progress = (struct progress){.cause = exit_code ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_NONE,
-                                    .eta_seconds = -1};
+    p->progress = &last_words[exit_code ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_NONE];
 }
 
 /* A link breaks, and with it the sessions of all. */
@@ -529,8 +536,7 @@ static void live(struct world *w, int *n_troubles)
 
         if (p->role == POD_PROBE && p->phase == POD_PENDING && one_in(3)) {
             p->phase = POD_SUCCEEDED;
-            p->has_probe = true;
-            p->probe = (struct node_probe){.gflops = 9, .unit_ms = 0.1, .threads = 1};
+            p->probe = &found[0];
         } else if (p->role == POD_WORKER && p->phase == POD_PENDING && one_in(3)) {
             p->phase = POD_RUNNING;
             (void)snprintf(p->ip, sizeof p->ip, "10.0.2.%d", p->slot + 1);

@@ -1065,6 +1065,7 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     struct action action = {.kind = ACTION_ANNOTATE_NODE, .node = "node-2", .name = "probe"};
     struct seen_pod *probe = &w->seen.pods[w->seen.n_pods++];
     struct buf text = {.max = MANIFEST_MAX_BYTES};
+    const struct node_probe found = {.gflops = 6.1728, .unit_ms = 0.01, .threads = 1};
     struct annotations annotations;
     struct json *json;
 
@@ -1076,7 +1077,7 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
                                .role = POD_PROBE,
                                .cpu_milli = 1500,
                                .digest = "sha256:12",
-                               .probe = {.gflops = 6.1728, .unit_ms = 0.01, .threads = 1}};
+                               .probe = &found};
     assert_int_equal(manifest_node_patch(&w->seen, &action, &text, NULL), ERR_OK);
     json = parse(&text);
     assert_string_equal(

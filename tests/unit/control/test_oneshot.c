@@ -147,6 +147,8 @@ static void bad_annotation_and_measured(struct world *w)
 
 static void all_probes_done(struct world *w)
 {
+    static const struct node_probe found = {.gflops = 10, .unit_ms = 0.1, .threads = 1};
+
     for (int i = 0; i < WORLD_NODES; i++)
         w->nodes[i].annotations.gflops = 0;
     (void)world_settle(w);
@@ -154,9 +156,8 @@ static void all_probes_done(struct world *w)
         struct seen_pod *p = world_probe(w, w->nodes[i].name);
 
         p->phase = POD_SUCCEEDED;
-        p->has_probe = true;
+        p->probe = &found;
         p->finished_ms = w->seen.now_ms;
-        p->probe = (struct node_probe){.gflops = 10, .unit_ms = 0.1, .threads = 1};
     }
 }
 
@@ -184,10 +185,15 @@ static void only_without_bf16(struct world *w)
 /* A probe that ran there knows better than NFD, in either direction. */
 static void probes_tell_of_bf16(struct world *w)
 {
+    static const struct node_probe with = {
+        .gflops = 10, .unit_ms = 0.1, .threads = 1, .has_bf16 = NODE_YES};
+    static const struct node_probe without = {
+        .gflops = 10, .unit_ms = 0.1, .threads = 1, .has_bf16 = NODE_NO};
+
     all_probes_done(w);
     for (int i = 0; i < WORLD_NODES; i++) {
         w->nodes[i].annotations.has_bf16 = i == 0 ? NODE_NO : NODE_YES;
-        world_probe(w, w->nodes[i].name)->probe.has_bf16 = i == 0 ? NODE_YES : NODE_NO;
+        world_probe(w, w->nodes[i].name)->probe = i == 0 ? &with : &without;
     }
 }
 
@@ -716,8 +722,7 @@ static void end_reader(struct world *w, const struct model *sizes)
 
     p->phase = POD_SUCCEEDED;
     p->has_exit_code = true;
-    p->has_model = true;
-    p->model = *sizes;
+    p->model = sizes;
 }
 
 static void fail_reader(struct world *w, const char *message)

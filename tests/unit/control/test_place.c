@@ -177,13 +177,15 @@ static void probes_run(struct world *w)
 
 static void probes_done(struct world *w)
 {
+    static const struct node_probe found[] = {{.gflops = 10, .unit_ms = 0.1, .threads = 1},
+                                              {.gflops = 20, .unit_ms = 0.1, .threads = 1}};
+
     probes_run(w);
     for (int i = 0; i < 2; i++) {
         struct seen_pod *p = world_probe(w, w->nodes[i].name);
 
         p->phase = POD_SUCCEEDED;
-        p->has_probe = true;
-        p->probe = (struct node_probe){.gflops = 10 * (i + 1), .unit_ms = 0.1, .threads = 1};
+        p->probe = &found[i];
     }
 }
 
@@ -191,7 +193,7 @@ static void a_probe_failed(struct world *w)
 {
     probes_done(w);
     world_probe(w, "node-0")->phase = POD_FAILED;
-    world_probe(w, "node-0")->has_probe = false;
+    world_probe(w, "node-0")->probe = NULL;
 }
 
 static void crash_probe(struct world *w, const char *node)
@@ -201,7 +203,7 @@ static void crash_probe(struct world *w, const char *node)
     p->phase = POD_FAILED;
     p->has_exit_code = true;
     p->exit_code = 139;
-    p->has_probe = false;
+    p->probe = NULL;
     (void)snprintf(p->reason, sizeof p->reason, "Error");
     (void)snprintf(p->message, sizeof p->message, "segmentation fault");
 }
@@ -233,7 +235,7 @@ static void two_probes_said_much(struct world *w)
 static void a_probe_told_nonsense(struct world *w)
 {
     probes_done(w);
-    world_probe(w, "node-0")->has_probe = false;
+    world_probe(w, "node-0")->probe = NULL;
     (void)snprintf(world_probe(w, "node-0")->message, OBSERVED_TEXT_BYTES, "fast");
 }
 

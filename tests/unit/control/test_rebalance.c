@@ -518,6 +518,7 @@ static void rebalance_measures_a_node_before_it_joins(void **state)
 static void rebalance_lets_a_node_join_once_it_is_measured(void **state)
 {
     struct world *w = train(up_to_three);
+    struct node_probe found = {.gflops = 40, .unit_ms = 0.1, .threads = 1};
     struct seen_pod *probe;
 
     (void)state;
@@ -527,8 +528,7 @@ static void rebalance_lets_a_node_join_once_it_is_measured(void **state)
     apply(w);
     probe = world_probe(w, w->nodes[2].name);
     probe->phase = POD_SUCCEEDED;
-    probe->has_probe = true;
-    probe->probe = (struct node_probe){.gflops = 40, .unit_ms = 0.1, .threads = 1};
+    probe->probe = &found;
     look_twice(w);
     apply(w);
     (void)world_settle(w);

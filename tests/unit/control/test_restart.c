@@ -44,7 +44,7 @@ static void pod_killed(struct world *w)
 {
     world_start_training(w);
     world_end_pod(w, 1, 137, PROGRESS_CAUSE_NONE);
-    world_pod(w, 1)->has_progress = false;
+    world_pod(w, 1)->progress = NULL;
 }
 
 static void pod_out_of_memory(struct world *w)

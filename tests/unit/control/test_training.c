@@ -241,7 +241,7 @@ static void succeeded_with_metrics(struct world *w)
     struct progress *p;
 
     all_succeeded(w);
-    p = &world_pod(w, 0)->progress;
+    p = world_last_words(w, 0);
     p->step = p->total_steps = 50;
     p->skipped_steps = 1;
     p->n_metrics = 3;
@@ -257,7 +257,7 @@ static void succeeded_early(struct world *w)
     succeeded_with_metrics(w);
     w->seen.revision.plan.spec.training.patience = 3;
     w->seen.revision.plan.spec.training.keeps_best = true;
-    p = &world_pod(w, 0)->progress;
+    p = world_last_words(w, 0);
     p->has_ended_early = true;
     (void)snprintf(p->best_metric, sizeof p->best_metric, "accuracy");
     p->best = (struct progress_best){.value = 0.9, .lineage = 1, .step = 20, .n_since = 3};

@@ -324,9 +324,9 @@ static void store_reads_the_last_words_of_a_worker(void **state)
     observe();
     assert_true(seen->pods[0].has_exit_code);
     assert_int_equal(seen->pods[0].exit_code, 2);
-    assert_true(seen->pods[0].has_progress);
-    assert_int_equal(seen->pods[0].progress.cause, PROGRESS_CAUSE_CONFIG);
-    assert_string_equal(seen->pods[0].progress.error, "vocab too large");
+    assert_non_null(seen->pods[0].progress);
+    assert_int_equal(seen->pods[0].progress->cause, PROGRESS_CAUSE_CONFIG);
+    assert_string_equal(seen->pods[0].progress->error, "vocab too large");
     assert_in_range(NOW_MS - seen->pods[0].finished_ms, 0, 60000); /* by our own clock */
 }
 
@@ -754,9 +754,9 @@ static void store_takes_the_sizes_of_a_model_from_its_own_reader_only(void **sta
     trust("mnli-u1-model", "q");
     observe();
     assert_int_equal(seen->pods[0].role, POD_MODEL);
-    assert_true(seen->pods[0].has_model);
-    assert_int_equal(seen->pods[0].model.hidden, 64);
-    assert_int_equal(seen->pods[0].model.positions, 256);
+    assert_non_null(seen->pods[0].model);
+    assert_int_equal(seen->pods[0].model->hidden, 64);
+    assert_int_equal(seen->pods[0].model->positions, 256);
 }
 
 #define MODEL_JOB(generation, spec)                                                                \
