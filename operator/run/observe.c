@@ -279,22 +279,23 @@ static enum err_code observe_nodes(struct store *s, struct store_view *v, struct
     size_t place = 0;
     size_t n = 0;
     size_t n_bytes = 0;
-    const struct node_object *from;
+    const struct sparse *from;
     char *texts;
     enum err_code rc = array_reserve(&v->nodes, sizeof *v->nodes, &v->n_nodes, s->nodes.n, err);
 
-    while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
-        n_bytes += text_bytes(from->labels) + text_bytes(from->taints);
+    while (rc == ERR_OK && (from = map_next(&s->nodes, &place, NULL)) != NULL) {
+        sparse_read(from, &v->nodes[n]);
+        n_bytes += text_bytes(v->nodes[n].labels) + text_bytes(v->nodes[n].taints);
+        n++;
+    }
     if (rc == ERR_OK)
         rc = array_reserve(&v->node_texts, 1, &v->n_node_texts, n_bytes, err);
     if (rc != ERR_OK)
         return rc;
     texts = v->node_texts;
-    place = 0;
-    while ((from = map_next(&s->nodes, &place, NULL)) != NULL) {
-        v->nodes[n] = *from;
-        v->nodes[n].labels = keep_text(&texts, from->labels);
-        v->nodes[n++].taints = keep_text(&texts, from->taints);
+    for (size_t i = 0; i < n; i++) {
+        v->nodes[i].labels = keep_text(&texts, v->nodes[i].labels);
+        v->nodes[i].taints = keep_text(&texts, v->nodes[i].taints);
     }
     node_objects_sort(v->nodes, n);
     use_up_pods(s, v->nodes, n, out);

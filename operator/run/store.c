@@ -73,8 +73,12 @@ static void free_revision(void *value)
 
 static void free_node(void *value)
 {
-    if (value)
-        node_object_deinit(value);
+    struct node_object n;
+
+    if (!value)
+        return;
+    sparse_read(value, &n);
+    node_object_deinit(&n);
     free(value);
 }
 
@@ -416,26 +420,32 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
-    struct node_object *n = map_get(&s->nodes, key);
-    struct node_object now;
+    struct sparse *old = map_get(&s->nodes, key);
+    struct sparse *kept;
+    struct node_object was, now;
     enum err_code rc;
 
     if (object) {
         rc = node_object_read(object, EXCLUDED_NOT_READY, &now, err);
         if (rc != ERR_OK)
             return rc;
-        if (n && node_object_equal(n, &now)) { /* heartbeats change nothing that matters here */
+        if (old)
+            sparse_read(old, &was);
+        if (old && node_object_equal(&was, &now)) { /* heartbeats change nothing that matters */
             node_object_deinit(&now);
             return ERR_OK;
         }
-        if (!n)
-            n = add(&s->nodes, key, sizeof *n, err);
-        if (!n) {
-            node_object_deinit(&now);
-            return ERR_NO_MEMORY;
+        rc = sparse_new(&now, sizeof now, &kept, err);
+        if (rc == ERR_OK) {
+            rc = map_put(&s->nodes, key, kept, err);
+            if (rc != ERR_OK)
+                free(kept);
         }
-        node_object_deinit(n);
-        *n = now;
+        if (rc != ERR_OK) {
+            node_object_deinit(&now);
+            return rc;
+        }
+        free_node(old);
     } else {
         free_node(map_take(&s->nodes, key));
     }

@@ -194,7 +194,7 @@ struct store {
     int n_training;       /* jobs */
     struct map jobs;      /* "namespace/name" to struct store_job */
     struct map pods;      /* the same to struct store_pod */
-    struct map nodes;     /* name to struct node_object */
+    struct map nodes;     /* name to struct sparse, of a struct node_object with texts of its own */
     struct map revisions; /* "namespace/name" of the ConfigMap to struct store_revision */
     struct map families;  /* "namespace/name" of the job to struct store_family */
     size_t n_jobs_in[STATUS_STATES + 1]; /* jobs by their state */
