@@ -90,8 +90,9 @@ MUST_CHECK enum err_code fleet_ask_status(struct fleet *f, const struct fleet_ad
  * and hands every answer to contact_answered(). A worker that does not answer is called again after
  * a pause that doubles each time; one that refuses, after CONTACT_REFUSED_MS. Pure; times are
  * monotonic. */
-#define CONTACT_RETRY_MS   250 /* then doubled */
-#define CONTACT_REFUSED_MS 5000
+#define CONTACT_RETRY_MS      250 /* then doubled */
+#define CONTACT_REFUSED_MS    5000
+#define CONTACT_REFUSAL_BYTES 240
 
 struct contact {
     bool is_busy;            /* a call is under way */
@@ -100,7 +101,7 @@ struct contact {
     int n_unanswered;        /* calls in a row */
     int64_t silent_since_ms; /* of the first unanswered call in a row; 0: it answers */
     int64_t call_after_ms;
-    char refusal[ERR_TEXT_BYTES]; /* the reason */
+    char refusal[CONTACT_REFUSAL_BYTES]; /* the reason */
 };
 
 /* How long until the worker may be called; 0: now. */

@@ -431,6 +431,7 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
 enum err_code parse_revision(const struct json *object, struct store_revision *out, struct err *err)
 {
     const char *text = json_string(json_get(json_get(object, "data"), REVISION_FILE), "");
+    size_t n = strlen(text);
     struct revision parsed = {0};
     enum err_code rc;
 
@@ -442,6 +443,9 @@ enum err_code parse_revision(const struct json *object, struct store_revision *o
     rc = sparse_new(&parsed, sizeof parsed, &out->parsed, err);
     if (rc != ERR_OK)
         return rc;
-    out->text.max = REVISION_TEXT_MAX_BYTES;
-    return buf_add(&out->text, text, strlen(text), err);
+    if (n > REVISION_TEXT_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "a revision of more than %d bytes", REVISION_TEXT_MAX_BYTES);
+    /* Without room for more: there are many. */
+    out->text = (struct buf){.data = strdup(text), .len = n, .cap = n + 1, .max = n};
+    return out->text.data ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for a revision");
 }
