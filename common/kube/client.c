@@ -372,6 +372,25 @@ static enum err_code call_raw(struct kube_client *c, const struct kube_resource 
     }
 }
 
+static _Thread_local int64_t in_calls_ns;
+
+int64_t kube_in_calls_ns(void)
+{
+    return in_calls_ns;
+}
+
+/* The same, with the time that it takes. */
+static enum err_code call_timed(struct kube_client *c, const struct kube_resource *resource,
+                                const struct http_request *request, struct http_response *out,
+                                struct err *err)
+{
+    int64_t start_ns = clock_now_ns();
+    enum err_code rc = call_raw(c, resource, request, out, err);
+
+    in_calls_ns += clock_now_ns() - start_ns;
+    return rc;
+}
+
 /* --- verbs --- */
 
 static enum err_code named(enum err_code rc, const char *verb, const struct kube_ref *ref,
@@ -423,7 +442,7 @@ static enum err_code call(struct kube_client *c, const struct verb *verb,
         rc = kube_add_query(&path, "fieldManager", c->manager, err);
     request.url = path.data;
     if (rc == ERR_OK)
-        rc = call_raw(c, ref->resource, &request, &response, err);
+        rc = call_timed(c, ref->resource, &request, &response, err);
     if (rc == ERR_OK && out)
         rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out, err);
     buf_deinit(&response.body);
@@ -468,7 +487,7 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
         rc = kube_list_path(ref, position, n_objects, &path, err);
         request.url = path.data;
         if (rc == ERR_OK)
-            rc = call_raw(c, ref->resource, &request, &response, err);
+            rc = call_timed(c, ref->resource, &request, &response, err);
         buf_deinit(&path);
         if (rc == ERR_LIMIT && n_objects > 1) {
             n_objects /= 2;

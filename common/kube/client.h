@@ -103,6 +103,10 @@ int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms);
  * response. Borrowed. */
 const uint64_t *kube_client_requests(const struct kube_client *c);
 
+/* How long this thread has been in calls so far, of all clients, with what it waited for their
+ * rates. */
+int64_t kube_in_calls_ns(void);
+
 /* One object. The caller owns *out: json_free(). */
 MUST_CHECK enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref,
                                   struct json **out, struct err *err);

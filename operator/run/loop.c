@@ -63,7 +63,7 @@ struct loop {
     bool was_ready;
     struct turns turns;
     uint64_t n_errors;
-    struct metrics_reconciles reconciles;
+    struct metrics_times reconciles, own;
 };
 
 /* --- what happens --- */
@@ -188,6 +188,7 @@ static void publish_metrics(struct loop *l)
     struct metrics m = {
         .is_leader = leads(l),
         .reconciles = l->reconciles,
+        .own = l->own,
         .n_errors = l->n_errors,
         .n_queued = l->queue.keys.n,
         .late_ms = leads(l) ? queue_late_ms(&l->queue, clock_now_ms()) : 0,
@@ -509,12 +510,16 @@ static void work(void *ctx, const struct writers_task *task)
 {
     struct loop *l = ctx;
     int64_t start_ns = clock_now_ns();
+    int64_t in_calls_ns = kube_in_calls_ns();
+    int64_t took_ns;
 
     if (task->is_decided) {
         end_search(l, task->key, task->c);
     } else {
         reconcile(l, task->key, task->c);
-        metrics_add_reconcile(&l->reconciles, clock_now_ns() - start_ns);
+        took_ns = clock_now_ns() - start_ns;
+        metrics_add_time(&l->reconciles, took_ns);
+        metrics_add_time(&l->own, took_ns - (kube_in_calls_ns() - in_calls_ns));
         queue_done(&l->queue, task->key);
     }
     store_view_drop_nodes(&task->c->view);

@@ -7,31 +7,31 @@
 static const double bounds_s[METRICS_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1,
                                                 0.25,  0.5,    1,     2.5,  5,    10};
 
-void metrics_add_reconcile(struct metrics_reconciles *r, int64_t ns)
+void metrics_add_time(struct metrics_times *t, int64_t ns)
 {
     size_t i = 0;
 
     while (i < METRICS_BOUNDS && (double)ns > bounds_s[i] * 1e9)
         i++;
-    r->n[i]++;
-    r->sum_ns += ns;
+    t->n[i]++;
+    t->sum_ns += ns;
 }
 
-static void write_reconciles(struct families *f, const struct metrics_reconciles *r)
+static void write_times(struct families *f, const char *name, const char *help,
+                        const struct metrics_times *t)
 {
     uint64_t n = 0;
     char bound[32];
 
-    families_begin(f, "skyjob_reconcile_seconds", "histogram",
-                   "Time that a reconcile of a job took.");
+    families_begin(f, name, "histogram", help);
     for (size_t i = 0; i < METRICS_BOUNDS; i++) {
-        n += r->n[i];
+        n += t->n[i];
         (void)snprintf(bound, sizeof bound, "%g", bounds_s[i]);
         families_add_with(f, "_bucket", "le", bound, (double)n);
     }
-    n += r->n[METRICS_BOUNDS];
+    n += t->n[METRICS_BOUNDS];
     families_add_with(f, "_bucket", "le", "+Inf", (double)n);
-    families_add(f, "_sum", (double)r->sum_ns / 1e9);
+    families_add(f, "_sum", (double)t->sum_ns / 1e9);
     families_add(f, "_count", (double)n);
 }
 
@@ -70,7 +70,11 @@ enum err_code metrics_write(const struct metrics *m, struct buf *out, struct err
     families_begin(&f, "skyjob_build_info", "gauge", "1, with the version of the operator.");
     families_add_with(&f, "", "version", SKYJOB_VERSION, 1);
     families_one(&f, "skyjob_leader", "gauge", "Whether this operator leads.", m->is_leader);
-    write_reconciles(&f, &m->reconciles);
+    write_times(&f, "skyjob_reconcile_seconds", "Time that a reconcile of a job took.",
+                &m->reconciles);
+    write_times(&f, "skyjob_reconcile_own_seconds",
+                "The same without calls to the API server: what the operator itself needed.",
+                &m->own);
     families_one(&f, "skyjob_reconcile_errors_total", "counter", "Reconciles that failed.",
                  (double)m->n_errors);
     families_one(&f, "skyjob_queue_length", "gauge",

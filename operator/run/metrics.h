@@ -18,13 +18,13 @@
 #define METRICS_BOUNDS      13
 #define METRICS_WATCHES_MAX 8
 
-/* How long reconciles took: the last of `n` are those that took longer than all bounds. */
-struct metrics_reconciles {
+/* Times: the last of `n` are those longer than all bounds. */
+struct metrics_times {
     uint64_t n[METRICS_BOUNDS + 1];
     int64_t sum_ns;
 };
 
-void metrics_add_reconcile(struct metrics_reconciles *r, int64_t ns);
+void metrics_add_time(struct metrics_times *t, int64_t ns);
 
 struct metrics_watch {
     const char *resource; /* its plural; never freed */
@@ -34,8 +34,9 @@ struct metrics_watch {
 
 struct metrics {
     bool is_leader;
-    struct metrics_reconciles reconciles;
-    uint64_t n_errors; /* reconciles that failed */
+    struct metrics_times reconciles; /* how long they took ... */
+    struct metrics_times own;        /* ... without calls to the API server */
+    uint64_t n_errors;               /* reconciles that failed */
     size_t n_queued;
     int64_t late_ms;                     /* queue_late_ms() */
     bool has_jobs;                       /* they have all been listed */

@@ -69,9 +69,9 @@ metrics() { metrics_at $((port + 1)); }
 metric() { metrics | awk -v name="$1" '{ family = $1; sub(/[{].*/, "", family) } family == name { n += $2 } END { printf("%.0f\n", n) }'; }
 peak_mib() { awk '/VmHWM/ { printf("%.1f", $2 / 1024) }' "/proc/$operator/status"; }
 cpu_s() { awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hz }' "/proc/$operator/stat"; }
-# p99_ms [BEFORE]: of reconciles (since these metrics), the bound of the histogram's bucket
+# p99_ms FAMILY [BEFORE]: of reconciles (since these metrics), the bound of the histogram's bucket
 p99_ms() {
-    { echo "${1:-}"; metrics; } | awk -F '[" ]' '/^skyjob_reconcile_seconds_bucket/ { if (!($2 in first)) { first[$2] = 0; le[++n] = $2 } else first[$2] = last[$2]; last[$2] = $NF }
+    { echo "${2:-}"; metrics; } | awk -F '[" ]' -v family="skyjob_${1}_seconds_bucket" 'index($0, family) == 1 { if (!($2 in first)) { first[$2] = 0; le[++n] = $2 } else first[$2] = last[$2]; last[$2] = $NF }
         END { for (i = 1; i < n && last[le[i]] - first[le[i]] < 0.99 * (last[le[n]] - first[le[n]]); i++); print le[i] == "+Inf" ? 1e9 : le[i] * 1000 }'
 }
 row() { # row NAME VALUE
@@ -82,7 +82,8 @@ quiet_cpu() { # quiet_cpu NAME: while nothing happens from outside
     local cpu before
     before=$(metrics) cpu=$(cpu_s) && sleep 60 || return
     row "$1_cpu_percent" "$(jq -n "($(cpu_s) - $cpu) / 60 * 100")"
-    row "$1_p99_ms" "$(p99_ms "$before")"
+    row "$1_p99_ms" "$(p99_ms reconcile_own "$before")"
+    row "$1_with_calls_p99_ms" "$(p99_ms reconcile "$before")"
     row "$1_mib" "$(peak_mib)"
 }
 up() { # until it has looked at all that there is
@@ -104,7 +105,7 @@ train() { # train NAME COUNT
     nodes node "$n_nodes" 256 '' && up && from=$EPOCHREALTIME && jobs_named job "$2" && until_true 600 has_pods $((4 * $2)) || return
     row "$1_start_seconds" "$(jq -n "$EPOCHREALTIME - $from")"
     row "$1_start_cpu_seconds" "$(cpu_s)"
-    row "$1_start_p99_ms" "$(p99_ms)"
+    row "$1_start_p99_ms" "$(p99_ms reconcile_own)"
     until_true 300 all_run && sleep 15 && quiet_cpu "$1"
 }
 finished() {

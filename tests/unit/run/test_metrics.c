@@ -85,15 +85,16 @@ static void metrics_count_requests_by_code(void **state)
     buf_deinit(&text);
 }
 
-static void metrics_put_reconciles_into_buckets_that_add_up(void **state)
+static void metrics_put_times_into_buckets_that_add_up(void **state)
 {
     struct metrics m = everything();
     struct buf text = {.max = METRICS_BYTES};
 
     (void)state;
-    metrics_add_reconcile(&m.reconciles, 1000000); /* a bound belongs to its bucket */
-    metrics_add_reconcile(&m.reconciles, 300000000);
-    metrics_add_reconcile(&m.reconciles, 11000000000);
+    metrics_add_time(&m.reconciles, 1000000); /* a bound belongs to its bucket */
+    metrics_add_time(&m.reconciles, 300000000);
+    metrics_add_time(&m.reconciles, 11000000000);
+    metrics_add_time(&m.own, 2000000);
     write_all(&m, &text);
     assert_has(&text, "_bucket{le=\"0.001\"} 1\n");
     assert_has(&text, "_bucket{le=\"0.25\"} 1\n");
@@ -102,6 +103,8 @@ static void metrics_put_reconciles_into_buckets_that_add_up(void **state)
     assert_has(&text, "_bucket{le=\"+Inf\"} 3\n"
                       "skyjob_reconcile_seconds_sum 11.301\n"
                       "skyjob_reconcile_seconds_count 3\n");
+    assert_has(&text, "skyjob_reconcile_own_seconds_sum 0.002\n"
+                      "skyjob_reconcile_own_seconds_count 1\n");
     buf_deinit(&text);
 }
 
@@ -134,7 +137,7 @@ int main(void)
         cmocka_unit_test(metrics_have_every_state_even_without_jobs),
         cmocka_unit_test(metrics_leave_out_jobs_that_are_not_listed_yet),
         cmocka_unit_test(metrics_count_requests_by_code),
-        cmocka_unit_test(metrics_put_reconciles_into_buckets_that_add_up),
+        cmocka_unit_test(metrics_put_times_into_buckets_that_add_up),
         cmocka_unit_test(metrics_write_large_counters_to_the_last_digit),
         cmocka_unit_test(metrics_that_do_not_fit_are_an_error),
     };
