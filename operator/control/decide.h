@@ -47,10 +47,9 @@
 #define DECIDE_POLL_MS        1000   /* between two status requests to the leader, at least */
 #define DECIDE_POLL_MAX_MS    30000  /* likewise, however many jobs train */
 #define DECIDE_POLL_JOB_MS    100    /* this for each job that trains, if that is more */
-#define DECIDE_REPORTS_MS                                                                          \
-    5000                     /* between two requests for the report of one that trains, at least */
-#define DECIDE_ENDS_S    60  /* a job that has less to go is looked at often */
-#define DECIDE_BROKEN_MS 500 /* likewise after a session has ended: is it there? */
+#define DECIDE_REPORTS_MS     5000   /* between two requests for the report of one that trains */
+#define DECIDE_ENDS_S         60     /* a job that has less to go is looked at often */
+#define DECIDE_BROKEN_MS      500    /* likewise after a session has ended: is it there? */
 
 /* Workers that leave. */
 #define DECIDE_LEAVING_GRACE_MS  5000  /* in less a worker cannot hand its units over */
