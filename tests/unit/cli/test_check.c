@@ -37,6 +37,14 @@
     "{\"status\":{\"conditions\":[{\"type\":\"Established\",\"status\":\"True\"}]},\"spec\":{"     \
     "\"versions\":[{\"name\":\"v1alpha1\",\"served\":true}]}}"
 
+#define READY_BUT_FOR_ITS_LEADER                                                                   \
+    {CRD, .body = SERVED}, {JOBS, .body = LIST("")}, {DEPLOYS(""), .body = LIST(DEPLOYMENT)},      \
+        {NETWORK(""), .body = LIST("{}")}, {POLICIES, .body = LIST("{},{}")},                      \
+        {BINDINGS, .body = LIST("{},{}")}, {REVIEW, YES}, {REVIEW, YES}, {REVIEW, YES},            \
+    {                                                                                              \
+        NODES, .body = LIST(NODE)                                                                  \
+    }
+
 #define LEASE(holder, time)                                                                        \
     "{\"metadata\":{\"namespace\":\"skyjob-system\",\"name\":\"skyjob-operator\"},\"spec\":{"      \
     "\"holderIdentity\":\"" holder "\",\"leaseDurationSeconds\":15,\"renewTime\":\"" time "\"}}"
@@ -55,17 +63,8 @@ static void check_of_a_ready_cluster_has_no_problem(void **state)
 {
     static char lease[LEASE_BYTES];
     static struct loopback_reply replies[] = {
-        {CRD, .body = SERVED},
-        {JOBS, .body = LIST("")},
+        READY_BUT_FOR_ITS_LEADER,
         {LEASES(""), .body = lease},
-        {DEPLOYS(""), .body = LIST(DEPLOYMENT)},
-        {NETWORK(""), .body = LIST("{}")},
-        {POLICIES, .body = LIST("{},{}")},
-        {BINDINGS, .body = LIST("{},{}")},
-        {REVIEW, YES},
-        {REVIEW, YES},
-        {REVIEW, YES},
-        {NODES, .body = LIST(NODE)},
     };
 
     (void)state;
@@ -81,10 +80,10 @@ static void check_of_a_ready_cluster_has_no_problem(void **state)
     assert_has(verb_out, "\nok       capacity   1 of 1 nodes");
     assert_has(verb_out, "\nok       network    ");
     assert_has(verb_out, "\nok       admission  2 ");
-    assert_has(loopback_request(verb_server, 7),
+    assert_has(loopback_request(verb_server, 6),
                "\"resourceAttributes\":{\"namespace\":\"team\",\"verb\":\"create\",\"group\":"
                "\"skyjob.dev\",\"resource\":\"skyjobs\"}");
-    assert_has(loopback_request(verb_server, 9),
+    assert_has(loopback_request(verb_server, 8),
                "\"resourceAttributes\":{\"verb\":\"list\",\"resource\":\"nodes\"}");
 }
 
@@ -92,19 +91,10 @@ static void check_waits_for_an_operator_to_take_over(void **state)
 {
     static char lease[LEASE_BYTES];
     static struct loopback_reply replies[] = {
-        {CRD, .body = SERVED},
-        {JOBS, .body = LIST("")},
+        READY_BUT_FOR_ITS_LEADER,
         {LEASES(""), .body = LIST(LEASE("old-1", "2026-01-01T00:00:00Z"))},
         {LEASES(""), .body = LIST(LEASE("", "2026-01-01T00:00:00Z"))},
         {LEASES(""), .body = lease},
-        {DEPLOYS(""), .body = LIST(DEPLOYMENT)},
-        {NETWORK(""), .body = LIST("{}")},
-        {POLICIES, .body = LIST("{},{}")},
-        {BINDINGS, .body = LIST("{},{}")},
-        {REVIEW, YES},
-        {REVIEW, YES},
-        {REVIEW, YES},
-        {NODES, .body = LIST(NODE)},
     };
 
     (void)state;
