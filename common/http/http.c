@@ -740,9 +740,9 @@ static void on_waited(void *ctx, struct http_response *response, const struct er
 }
 
 /* Let go of the lock until this call is done, for at most `ms`. */
-static void wait_done(struct http *h, struct waiter *w, int64_t ms)
+static void wait_done(struct http *h, struct waiter *w, int ms)
 {
-    struct timespec deadline = thread_deadline(ms < INT_MAX ? (int)ms : INT_MAX);
+    struct timespec deadline = thread_deadline(ms);
     int rc = 0;
 
     (void)pthread_mutex_lock(&h->mutex);
@@ -768,7 +768,7 @@ enum err_code http_call(struct http *h, const struct http_request *request,
         rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited},
                         &id, err);
     while (rc == ERR_OK && !waiter.is_done) {
-        int64_t ms = h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS;
+        int ms = h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS;
 
         if (is_guest(h))
             wait_done(h, &waiter, ms);

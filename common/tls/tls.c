@@ -101,9 +101,8 @@ static enum err_code read_own(struct tls_identity *id, const struct tls_end *end
     return ERR_OK;
 }
 
-/* `like` may be NULL. */
-static enum err_code make(const struct tls_identity *like, const struct tls_end *end,
-                          struct tls_identity **out, struct err *err)
+enum err_code tls_identity_new_like(const struct tls_identity *like, const struct tls_end *end,
+                                    struct tls_identity **out, struct err *err)
 {
     static _Atomic uint64_t last_number;
     struct tls_identity *id = calloc(1, sizeof *id);
@@ -131,13 +130,7 @@ static enum err_code make(const struct tls_identity *like, const struct tls_end 
 enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **out,
                                struct err *err)
 {
-    return make(NULL, end, out, err);
-}
-
-enum err_code tls_identity_new_like(const struct tls_identity *like, const struct tls_end *end,
-                                    struct tls_identity **out, struct err *err)
-{
-    return make(like, end, out, err);
+    return tls_identity_new_like(NULL, end, out, err);
 }
 
 struct tls_identity *tls_identity_share(struct tls_identity *identity)

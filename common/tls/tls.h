@@ -33,7 +33,8 @@ struct tls_identity; /* on the heap; all fields private */
  * it; ERR_NO_MEMORY. */
 MUST_CHECK enum err_code tls_identity_new(const struct tls_end *end, struct tls_identity **out,
                                           struct err *err);
-/* The same with the CAs that `like` trusts, which both keep: the end's are not read. */
+/* The same with the CAs that `like` trusts, which both keep, instead of the end's. NULL: with the
+ * end's. */
 MUST_CHECK enum err_code tls_identity_new_like(const struct tls_identity *like,
                                                const struct tls_end *end, struct tls_identity **out,
                                                struct err *err);

@@ -414,7 +414,8 @@ int64_t decide_progress_ms(const struct observed *seen)
     return ms > DECIDE_PROGRESS_MS ? ms : DECIDE_PROGRESS_MS;
 }
 
-/* The more jobs train the longer a report takes, as most of its connections are new ones. */
+/* With many jobs each report takes a connection of its own (run/workers.h), so they come less
+ * often: by the square of the pause between status requests. */
 static int64_t reports_ms(int64_t poll_ms)
 {
     return DECIDE_REPORTS_MS * poll_ms / DECIDE_POLL_MS * poll_ms / DECIDE_POLL_MS;

@@ -421,8 +421,7 @@ static enum err_code make_identity(struct issuer *i, const char *uid, int64_t no
     rc = issuer_issue(i, name, now_s, &pair, err);
     end = (struct tls_end){issuer_trusted(i), buf_text(&pair.certificate), buf_text(&pair.key)};
     if (rc == ERR_OK)
-        rc = i->like ? tls_identity_new_like(i->like, &end, out, err)
-                     : tls_identity_new(&end, out, err);
+        rc = tls_identity_new_like(i->like, &end, out, err);
     if (rc == ERR_OK && !i->like)
         i->like = tls_identity_share(*out);
     authority_pair_deinit(&pair);

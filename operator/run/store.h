@@ -85,9 +85,10 @@ struct store_job {
     struct hmac_key secret;
     struct store_certificates certificates;
     int secret_revision; /* for whose pods its Secret was last seen to exist */
-    uint64_t
-        shown; /* hash of a status that was decided and makes the same document as that of ... */
-    char shown_version[OBSERVED_VERSION_BYTES]; /* ... this one; "": none */
+    /* Hash of a status that was decided and makes the same document as that of this version; "":
+     * not known. */
+    uint64_t shown;
+    char shown_version[OBSERVED_VERSION_BYTES];
 };
 
 struct store_pod {

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "loopback.h"
 
 #define KEY "team/mnli"
@@ -289,6 +290,7 @@ static void apply_writes_only_a_status_that_differs(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(apply_decision(&apply, seen, decision, &(struct err){0}), ERR_OK);
         assert_string_equal(job->shown_version, seen->version);
+        assert_true(job->shown == hash_bytes(HASH_START, &decision->status, STATUS_BYTES(0)));
     }
     assert_int_equal(loopback_unused(server), 1);
     (void)snprintf(decision->status.message, sizeof decision->status.message, "new");
