@@ -12,11 +12,6 @@
 
 const struct kube_resource cluster_skyjobs = {NAMES_SKYJOBS, true};
 
-static const char *text_of(const struct json *object, const char *path)
-{
-    return json_string(json_path(object, path), "");
-}
-
 static void pod_key(const char *namespace, const char *name, char out[static KEY_BYTES])
 {
     (void)snprintf(out, KEY_BYTES, "%s/%s", namespace, name);
@@ -47,9 +42,9 @@ void cluster_close_nodes(struct cluster *c)
 enum err_code cluster_add_pod(void *cluster, const struct json *pod, struct err *err)
 {
     struct cluster *c = cluster;
-    const char *namespace = text_of(pod, "metadata.namespace");
+    const char *namespace = json_text(pod, "metadata.namespace");
     const char *job = json_string(json_get(json_path(pod, "metadata.labels"), LABEL_JOB), "");
-    const char *node = text_of(pod, "spec.nodeName");
+    const char *node = json_text(pod, "spec.nodeName");
     struct pod_requests requests = pod_requests_read(pod);
     bool has_ended = pod_has_ended(pod);
     char key[KEY_BYTES];
@@ -58,7 +53,7 @@ enum err_code cluster_add_pod(void *cluster, const struct json *pod, struct err 
 
     if (*node == '\0' && !has_ended)
         return ERR_OK;
-    pod_key(namespace, text_of(pod, "metadata.name"), key);
+    pod_key(namespace, json_text(pod, "metadata.name"), key);
     rc = map_add(&c->settled, key, strlen(key), &entry, err);
     if (rc == ERR_OK && !has_ended &&
         (strcmp(job, c->job->name) != 0 || strcmp(namespace, c->job->namespace) != 0))
@@ -69,7 +64,7 @@ enum err_code cluster_add_pod(void *cluster, const struct json *pod, struct err 
 enum err_code cluster_add_job(void *cluster, const struct json *skyjob, struct err *err)
 {
     struct cluster *c = cluster;
-    const char *uid = text_of(skyjob, "metadata.uid");
+    const char *uid = json_text(skyjob, "metadata.uid");
     int revision = json_int(json_path(skyjob, "status.revision"), 0);
     struct map_entry *entry;
     enum err_code rc;
@@ -133,14 +128,14 @@ enum err_code cluster_load(struct kube_client *client, struct cluster *c, struct
 
 static enum err_code take_node(const struct json *json, struct cluster *c, struct err *err)
 {
-    if (text_of(json, "metadata.name")[0] == '\0')
+    if (json_text(json, "metadata.name")[0] == '\0')
         return err_set(err, ERR_INVALID, "a Node has no metadata.name");
     return add_node(c, json, EXCLUDED_NOT, err);
 }
 
 static enum err_code take_object(void *ctx, struct json **root, struct err *err)
 {
-    const char *kind = text_of(*root, "kind");
+    const char *kind = json_text(*root, "kind");
     enum err_code rc = ERR_OK;
 
     if (strcmp(kind, "Node") == 0)

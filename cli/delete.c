@@ -31,7 +31,7 @@ static enum err_code find_job(struct target *t, const char *uid, bool *out, stru
     struct status status;
     enum err_code rc = target_get(t, &status, &object, err);
 
-    *out = rc == ERR_OK && strcmp(json_string(json_path(object, "metadata.uid"), ""), uid) == 0;
+    *out = rc == ERR_OK && strcmp(json_text(object, "metadata.uid"), uid) == 0;
     json_free(object);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
@@ -90,7 +90,7 @@ static enum err_code run(void *ctx, struct target *t, struct err *err)
         rc = target_get(t, &status, &object, err);
     if (rc != ERR_OK)
         return rc;
-    (void)snprintf(uid, sizeof uid, "%s", json_string(json_path(object, "metadata.uid"), ""));
+    JSON_COPY(uid, json_path(object, "metadata.uid"));
     json_free(object);
     interrupt_catch();
     rc = kube_delete(t->connection.client, &t->ref, &how, err);

@@ -16,8 +16,8 @@
 static enum err_code read_head(const struct json *root, struct job *job, struct err *err)
 {
     static const char *const known[] = {"apiVersion", "kind", "metadata", "spec", "status"};
-    const char *version = json_string(json_get(root, "apiVersion"), "");
-    const char *name = json_string(json_path(root, "metadata.name"), "");
+    const char *version = json_text(root, "apiVersion");
+    const char *name = json_text(root, "metadata.name");
     const char *namespace = json_string(json_path(root, "metadata.namespace"), "default");
 
     if (strcmp(version, API_VERSION) != 0)
@@ -151,7 +151,7 @@ static enum err_code take_job(void *ctx, struct json **root, struct err *err)
     struct job *job = &r->job;
     enum err_code rc;
 
-    if (strcmp(json_string(json_get(*root, "kind"), ""), "SkyJob") != 0)
+    if (strcmp(json_text(*root, "kind"), "SkyJob") != 0)
         return ERR_OK;
     if (job->document)
         return err_set(err, ERR_INVALID, "contains more than one SkyJob");

@@ -8,8 +8,6 @@
 
 #define CELL_BYTES 80
 
-#define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
-
 /* --- the jobs --- */
 
 void jobs_row_read(const struct json *skyjob, struct jobs_row *out)
@@ -23,12 +21,12 @@ void jobs_row_read(const struct json *skyjob, struct jobs_row *out)
                              .tokens_per_second = p->tokens_per_second,
                              .left_s = status_is_over(&s) ? -1 : p->remaining_seconds,
                              .percentage = p->percentage};
-    COPY(out->namespace, json_path(skyjob, "metadata.namespace"));
-    COPY(out->name, json_path(skyjob, "metadata.name"));
+    JSON_COPY(out->namespace, json_path(skyjob, "metadata.namespace"));
+    JSON_COPY(out->name, json_path(skyjob, "metadata.name"));
     memcpy(out->state, s.state, sizeof out->state);
     memcpy(out->loss, p->loss, sizeof out->loss);
-    if (clock_parse(json_string(json_path(skyjob, "metadata.creationTimestamp"), ""),
-                    &out->created_ms, NULL) != ERR_OK)
+    if (clock_parse(json_text(skyjob, "metadata.creationTimestamp"), &out->created_ms, NULL) !=
+        ERR_OK)
         out->created_ms = 0;
     if (p->total_steps == 0)
         out->left_s = -1;
@@ -242,8 +240,7 @@ void jobs_write(const struct json *skyjob, struct jsonw *w)
     jsonw_open_object(w, NULL);
     jsonw_string(w, "namespace", row.namespace);
     jsonw_string(w, "name", row.name);
-    jsonw_string(w, "creationTimestamp",
-                 json_string(json_path(skyjob, "metadata.creationTimestamp"), ""));
+    jsonw_string(w, "creationTimestamp", json_text(skyjob, "metadata.creationTimestamp"));
     write_text(w, "state", row.state);
     write_figure(w, "step", has_steps, row.step);
     write_figure(w, "totalSteps", has_steps, row.total_steps);

@@ -63,7 +63,7 @@ static bool is_before(const struct worker *a, const struct worker *b)
 static enum err_code add_pod(void *logs, const struct json *pod, struct err *err)
 {
     struct logs *l = logs;
-    const char *name = json_string(json_path(pod, "metadata.name"), "");
+    const char *name = json_text(pod, "metadata.name");
     struct worker *w = find_worker(l, name);
     enum err_code rc;
     size_t at;
@@ -84,7 +84,7 @@ static enum err_code add_pod(void *logs, const struct json *pod, struct err *err
             l->workers[at] = l->workers[at - 1];
         l->workers[at] = w;
     }
-    w->is_pending = strcmp(json_string(json_path(pod, "status.phase"), ""), "Pending") == 0;
+    w->is_pending = strcmp(json_text(pod, "status.phase"), "Pending") == 0;
     return ERR_OK;
 }
 
@@ -275,7 +275,7 @@ static enum err_code run(void *ctx, struct target *t, struct err *err)
         rc = target_get(t, &status, &object, err);
     if (rc != ERR_OK)
         return rc;
-    (void)snprintf(uid, sizeof uid, "%s", json_string(json_path(object, "metadata.uid"), ""));
+    JSON_COPY(uid, json_path(object, "metadata.uid"));
     json_free(object);
     l->target = t;
     interrupt_catch();

@@ -9,8 +9,6 @@
 #include "cli/nodes.h"
 #include "cli/show.h"
 
-#define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
-
 #define INSTALL "install the chart, see README.md"
 
 /* --- the CRD --- */
@@ -19,8 +17,8 @@ static bool is_true(const struct json *crd, const char *type)
 {
     for (const struct json *c = json_first(json_path(crd, "status.conditions")); c;
          c = json_next(c))
-        if (strcmp(json_string(json_get(c, "type"), ""), type) == 0)
-            return strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
+        if (strcmp(json_text(c, "type"), type) == 0)
+            return strcmp(json_text(c, "status"), "True") == 0;
     return false;
 }
 
@@ -81,7 +79,7 @@ void readiness_read_crd(struct readiness *r, const struct json *crd)
     const struct json *v = json_first(json_path(crd, "spec.versions"));
     const struct json *spec;
 
-    while (v && strcmp(json_string(json_get(v, "name"), ""), NAMES_VERSION) != 0)
+    while (v && strcmp(json_text(v, "name"), NAMES_VERSION) != 0)
         v = json_next(v);
     spec = json_path(v, "schema.openAPIV3Schema.properties.spec");
     r->crd.is_served = json_bool(json_get(v, "served"), false);
@@ -106,9 +104,9 @@ static bool is_operators(const char *lease)
 enum err_code readiness_add_lease(void *readiness, const struct json *lease, struct err *err)
 {
     struct readiness *r = readiness;
-    const char *name = json_string(json_path(lease, "metadata.name"), "");
-    const char *namespace = json_string(json_path(lease, "metadata.namespace"), "");
-    const char *version = json_string(json_path(lease, "metadata.resourceVersion"), "");
+    const char *name = json_text(lease, "metadata.name");
+    const char *namespace = json_text(lease, "metadata.namespace");
+    const char *version = json_text(lease, "metadata.resourceVersion");
     const struct json *spec = json_get(lease, "spec");
     bool is_same = strcmp(r->lease.name, name) == 0 && strcmp(r->lease.namespace, namespace) == 0;
     int64_t renewed_ms;
@@ -116,7 +114,7 @@ enum err_code readiness_add_lease(void *readiness, const struct json *lease, str
     (void)err;
     if (!is_operators(name))
         return ERR_OK;
-    if (clock_parse(json_string(json_get(spec, "renewTime"), ""), &renewed_ms, NULL) != ERR_OK)
+    if (clock_parse(json_text(spec, "renewTime"), &renewed_ms, NULL) != ERR_OK)
         renewed_ms = 0;
     if (r->lease.name[0] && !is_same && renewed_ms <= r->lease.renewed_ms)
         return ERR_OK;
@@ -126,7 +124,7 @@ enum err_code readiness_add_lease(void *readiness, const struct json *lease, str
     (void)snprintf(r->lease.name, sizeof r->lease.name, "%s", name);
     (void)snprintf(r->lease.namespace, sizeof r->lease.namespace, "%s", namespace);
     (void)snprintf(r->lease.version, sizeof r->lease.version, "%s", version);
-    COPY(r->lease.holder, json_get(spec, "holderIdentity"));
+    JSON_COPY(r->lease.holder, json_get(spec, "holderIdentity"));
     return ERR_OK;
 }
 
@@ -152,7 +150,7 @@ enum err_code readiness_add_operator(void *readiness, const struct json *deploym
     (void)err;
     if (r->deployment.n++ > 0)
         return ERR_OK;
-    COPY(r->deployment.image, json_get(container, "image"));
+    JSON_COPY(r->deployment.image, json_get(container, "image"));
     r->deployment.n_wanted = json_int(json_path(deployment, "spec.replicas"), 1);
     r->deployment.n_ready = json_int(json_path(deployment, "status.readyReplicas"), 0);
     return ERR_OK;

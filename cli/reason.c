@@ -6,18 +6,11 @@
 #include "base/clock.h"
 #include "cli/show.h"
 
-#define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
-
-static const char *text_of(const struct json *object, const char *path)
-{
-    return json_string(json_path(object, path), "");
-}
-
 void reason_read(struct reason *r, const struct json *skyjob)
 {
     *r = (struct reason){.n_stuck = 0};
-    COPY(r->name, json_path(skyjob, "metadata.name"));
-    COPY(r->uid, json_path(skyjob, "metadata.uid"));
+    JSON_COPY(r->name, json_path(skyjob, "metadata.name"));
+    JSON_COPY(r->uid, json_path(skyjob, "metadata.uid"));
     (void)snprintf(r->manager, sizeof r->manager, "%s",
                    json_string(json_path(skyjob, "spec.managedBy"), SPEC_MANAGER));
     r->is_deleting = json_path(skyjob, "metadata.deletionTimestamp") != NULL;
@@ -30,29 +23,29 @@ static const struct json *condition_of(const struct json *pod, const char *type)
 {
     const struct json *c = json_first(json_path(pod, "status.conditions"));
 
-    while (c && strcmp(json_string(json_get(c, "type"), ""), type) != 0)
+    while (c && strcmp(json_text(c, "type"), type) != 0)
         c = json_next(c);
     return c;
 }
 
 static bool is_false(const struct json *condition)
 {
-    return strcmp(json_string(json_get(condition, "status"), ""), "False") == 0;
+    return strcmp(json_text(condition, "status"), "False") == 0;
 }
 
 static void take(struct reason_pod *p, const struct json *from)
 {
-    COPY(p->reason, json_get(from, "reason"));
-    COPY(p->message, json_get(from, "message"));
+    JSON_COPY(p->reason, json_get(from, "reason"));
+    JSON_COPY(p->message, json_get(from, "message"));
 }
 
 /* Of a worker that has ended: its last report has the error. Other texts are for people. */
 static void take_end(struct reason_pod *p, const struct json *ended)
 {
-    const char *message = json_string(json_get(ended, "message"), "");
+    const char *message = json_text(ended, "message");
     struct progress report;
 
-    COPY(p->reason, json_get(ended, "reason"));
+    JSON_COPY(p->reason, json_get(ended, "reason"));
     if (progress_parse(message, strlen(message), &report, NULL) == ERR_OK)
         message = report.error;
     (void)snprintf(p->message, sizeof p->message, "ended with code %d%s%s",
@@ -76,7 +69,7 @@ static bool find_obstacle(const struct json *pod, struct reason_pod *p)
     } else if (gate) {
         (void)snprintf(p->reason, sizeof p->reason, "SchedulingGated");
         (void)snprintf(p->message, sizeof p->message, "waits until the gate %s is removed",
-                       json_string(json_get(gate, "name"), ""));
+                       json_text(gate, "name"));
     } else if (json_get(state, "terminated")) {
         take_end(p, json_get(state, "terminated"));
     } else if (json_get(state, "waiting")) {
@@ -99,9 +92,9 @@ enum err_code reason_add_pod(void *reason, const struct json *pod, struct err *e
     struct reason_pod p = {.name = ""};
 
     (void)err;
-    COPY(p.name, json_path(pod, "metadata.name"));
-    COPY(p.node, json_path(pod, "spec.nodeName"));
-    COPY(p.phase, json_path(pod, "status.phase"));
+    JSON_COPY(p.name, json_path(pod, "metadata.name"));
+    JSON_COPY(p.node, json_path(pod, "spec.nodeName"));
+    JSON_COPY(p.phase, json_path(pod, "status.phase"));
     if (!find_obstacle(pod, &p))
         return ERR_OK;
     if (r->n_stuck < REASON_PODS_MAX)
@@ -120,7 +113,7 @@ static int64_t time_of(const struct json *event)
     int64_t ms;
 
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (clock_parse(text_of(event, paths[i]), &ms, NULL) == ERR_OK)
+        if (clock_parse(json_text(event, paths[i]), &ms, NULL) == ERR_OK)
             return ms;
     return 0;
 }
@@ -128,10 +121,10 @@ static int64_t time_of(const struct json *event)
 void reason_read_event(const struct json *event, struct reason_event *out)
 {
     *out = (struct reason_event){.time_ms = time_of(event)};
-    out->is_warning = strcmp(text_of(event, "type"), "Warning") == 0;
+    out->is_warning = strcmp(json_text(event, "type"), "Warning") == 0;
     out->count = json_int(json_get(event, "count"), 1);
-    COPY(out->reason, json_get(event, "reason"));
-    COPY(out->message, json_get(event, "message"));
+    JSON_COPY(out->reason, json_get(event, "reason"));
+    JSON_COPY(out->message, json_get(event, "message"));
 }
 
 enum err_code reason_add_event(void *reason, const struct json *event, struct err *err)

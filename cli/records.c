@@ -67,10 +67,10 @@ static enum err_code add_line(struct records *r, const struct json *line, struct
 
 static enum err_code add_log_line(struct records *r, const struct json *line, struct err *err)
 {
-    const char *metric = json_string(json_get(line, "metric"), "");
+    const char *metric = json_text(line, "metric");
     int64_t step = json_i64(json_get(line, "step"), -1);
 
-    if (strcmp(json_string(json_get(line, "msg"), ""), "evaluated") != 0 || !metric[0] || step < 0)
+    if (strcmp(json_text(line, "msg"), "evaluated") != 0 || !metric[0] || step < 0)
         return ERR_OK;
     return add_value(r, step, metric, number(line, "value"), err);
 }

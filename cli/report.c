@@ -70,7 +70,7 @@ static void read_result(struct findings *r, const struct json *root)
     struct status_progress *p = &s->progress;
     const struct json *best = json_get(root, "best");
 
-    (void)snprintf(s->state, sizeof s->state, "%s", json_string(json_get(root, "state"), ""));
+    JSON_COPY(s->state, json_path(root, "state"));
     r->seconds = json_double(json_get(root, "seconds"), 0);
     r->is_serial = json_bool(json_get(root, "serial"), false);
     p->step = p->total_steps = json_i64(json_get(root, "step"), 0);
@@ -85,13 +85,11 @@ static void read_result(struct findings *r, const struct json *root)
         write_figure(m, metric->value);
     }
     if (best) {
-        (void)snprintf(p->best.metric, sizeof p->best.metric, "%s",
-                       json_string(json_get(best, "metric"), ""));
+        JSON_COPY(p->best.metric, json_path(best, "metric"));
         write_figure(json_get(best, "value"), p->best.value);
         p->best.step = json_i64(json_get(best, "step"), 0);
     }
-    (void)snprintf(s->placement.strategy, sizeof s->placement.strategy, "%s",
-                   json_string(json_get(root, "strategy"), ""));
+    JSON_COPY(s->placement.strategy, json_path(root, "strategy"));
     s->placement.micro_batches = json_int(json_get(root, "microBatches"), 0);
     if (fields_read(plan_summary_fields, root, FIELDS_TOLERANT, "", &s->placement.summary, NULL) !=
         ERR_OK)
@@ -115,12 +113,10 @@ static void read_object(struct findings *r, const struct json *root)
 {
     const char *name = json_string(json_path(root, "metadata.name"), NULL);
 
-    name =
-        name ? name : json_string(json_get(root, "name"), json_string(json_get(root, "job"), ""));
+    name = name ? name : json_string(json_get(root, "name"), json_text(root, "job"));
     (void)snprintf(r->job, sizeof r->job, "%s", name);
-    (void)snprintf(r->uid, sizeof r->uid, "%s", json_string(json_path(root, "metadata.uid"), ""));
-    r->recomputes =
-        strcmp(json_string(json_path(root, "spec.training.activations"), ""), "Recompute") == 0;
+    JSON_COPY(r->uid, json_path(root, "metadata.uid"));
+    r->recomputes = strcmp(json_text(root, "spec.training.activations"), "Recompute") == 0;
     if (json_get(root, "status"))
         status_read(json_get(root, "status"), &r->status);
     else
@@ -208,8 +204,8 @@ static enum err_code add_revision(void *findings, const struct json *config_map,
                                        .step = revision->resume.step,
                                        .n_workers = plan->n_workers,
                                        .predicted_step_ms = plan->summary.predicted_step_ms};
-        if (clock_parse(json_string(json_path(config_map, "metadata.creationTimestamp"), ""),
-                        &found.created_ms, NULL) != ERR_OK)
+        if (clock_parse(json_text(config_map, "metadata.creationTimestamp"), &found.created_ms,
+                        NULL) != ERR_OK)
             found.created_ms = 0;
         if (plan->revision == r->status.revision) {
             r->n_shares = plan->n_shares;

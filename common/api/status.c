@@ -260,7 +260,7 @@ void status_read(const struct json *json, struct status *out)
         for (int t = 0; t < CONDITION_COUNT; t++) {
             struct condition c = {.value = CONDITION_UNSET};
 
-            if (strcmp(json_string(json_get(v, "type"), ""), condition_type_names[t]) == 0 &&
+            if (strcmp(json_text(v, "type"), condition_type_names[t]) == 0 &&
                 fields_read(condition_fields, v, FIELDS_TOLERANT, "", &c, NULL) == ERR_OK)
                 out->conditions[t] = c;
         }

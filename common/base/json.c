@@ -323,6 +323,11 @@ const char *json_string(const struct json *v, const char *fallback)
     return json_kind_of(v) == JSON_STRING ? node_of(v)->valuestring : fallback;
 }
 
+const char *json_text(const struct json *v, const char *path)
+{
+    return json_string(json_path(v, path), "");
+}
+
 bool json_bool(const struct json *v, bool fallback)
 {
     return json_kind_of(v) == JSON_BOOL ? cJSON_IsTrue(node_of(v)) : fallback;

@@ -4,7 +4,7 @@
  * no duplicate keys, NUL or raw control characters, numbers in JSON's notation that fit a double,
  * at most JSON_DEPTH_MAX levels. Values are borrowed from their document until json_free(). Every
  * accessor returns its fallback for a missing value, NULL, so lookups chain without checks:
- * json_string(json_path(pod, "status.podIP"), ""). Never write an object of the API server back
+ * json_int(json_path(pod, "spec.priority"), 0). Never write an object of the API server back
  * whole: numbers above 2^53 do not survive the parser.
  * Layer: base. Threads: one at a time per document.
  */
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 
@@ -58,6 +59,10 @@ const char *json_key(const struct json *v);
 size_t json_count(const struct json *v);
 
 const char *json_string(const struct json *v, const char *fallback);
+/* The string at a path, which must not be a key with a dot; "" when there is none. */
+const char *json_text(const struct json *v, const char *path);
+/* Copies a string, or "", into an array of chars, as far as there is room. */
+#define JSON_COPY(array, v) (void)snprintf((array), sizeof(array), "%s", json_string((v), ""))
 bool json_bool(const struct json *v, bool fallback);
 double json_double(const struct json *v, double fallback);
 /* A whole number within +-2^53, else the fallback. */

@@ -18,13 +18,6 @@
 #define CPU_MAX_MILLI    10000000
 #define MEMORY_MAX_BYTES (INT64_C(1) << 60)
 
-#define COPY(array, text) (void)snprintf((array), sizeof(array), "%s", (text))
-
-static const char *text_of(const struct json *object, const char *path)
-{
-    return json_string(json_path(object, path), "");
-}
-
 /* --- quantities --- */
 
 /* Multiplier of a suffix; 0 when there is no such suffix. */
@@ -130,7 +123,7 @@ struct pod_requests pod_requests_read(const struct json *pod)
 
 bool pod_has_ended(const struct json *pod)
 {
-    const char *phase = text_of(pod, "status.phase");
+    const char *phase = json_text(pod, "status.phase");
 
     return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
@@ -166,8 +159,8 @@ static enum exclusion exclusion_read(const struct json *node, enum exclusion uns
 
     for (const struct json *c = json_first(json_path(node, "status.conditions")); c;
          c = json_next(c)) {
-        const char *type = text_of(c, "type");
-        bool is_true = strcmp(text_of(c, "status"), "True") == 0;
+        const char *type = json_text(c, "type");
+        bool is_true = strcmp(json_text(c, "status"), "True") == 0;
 
         if (strcmp(type, "Ready") == 0)
             ready = is_true ? EXCLUDED_NOT : EXCLUDED_NOT_READY;
@@ -210,9 +203,9 @@ static enum err_code read_taints(const struct json *node, char **out, struct err
 
     for (const struct json *v = json_first(json_path(node, "spec.taints")); v && rc == ERR_OK;
          v = json_next(v))
-        if (keeps_pods_away(text_of(v, "key"), text_of(v, "effect")))
-            rc = buf_addf(&text, err, "%s=%s:%s\n", text_of(v, "key"), text_of(v, "value"),
-                          text_of(v, "effect"));
+        if (keeps_pods_away(json_text(v, "key"), json_text(v, "effect")))
+            rc = buf_addf(&text, err, "%s=%s:%s\n", json_text(v, "key"), json_text(v, "value"),
+                          json_text(v, "effect"));
     *out = buf_take(&text);
     return rc;
 }
@@ -224,7 +217,7 @@ enum err_code node_object_read(const struct json *node, enum exclusion unseen,
     enum err_code rc;
 
     memset(out, 0, sizeof *out);
-    COPY(out->name, text_of(node, "metadata.name"));
+    JSON_COPY(out->name, json_path(node, "metadata.name"));
     out->excluded = exclusion_read(node, unseen);
     out->cpu_milli = amount_of(allocatable, "cpu");
     out->memory_bytes = amount_of(allocatable, "memory");
@@ -322,9 +315,9 @@ const struct json *promise_owner(const struct json *object)
     const struct json *owner = json_first(json_path(object, "metadata.ownerReferences"));
 
     for (; owner; owner = json_next(owner))
-        if (strcmp(text_of(owner, "kind"), "SkyJob") == 0 &&
+        if (strcmp(json_text(owner, "kind"), "SkyJob") == 0 &&
             json_bool(json_get(owner, "controller"), false) &&
-            strncmp(text_of(owner, "apiVersion"), NAMES_GROUP "/", strlen(NAMES_GROUP "/")) == 0)
+            strncmp(json_text(owner, "apiVersion"), NAMES_GROUP "/", strlen(NAMES_GROUP "/")) == 0)
             return owner;
     return NULL;
 }
@@ -334,9 +327,9 @@ bool promise_job_is_final(const struct json *skyjob)
     const struct json *c = json_first(json_path(skyjob, "status.conditions"));
 
     for (; c; c = json_next(c)) {
-        const char *type = text_of(c, "type");
+        const char *type = json_text(c, "type");
 
-        if (strcmp(text_of(c, "status"), "True") == 0 &&
+        if (strcmp(json_text(c, "status"), "True") == 0 &&
             (strcmp(type, "Complete") == 0 || strcmp(type, "Failed") == 0))
             return true;
     }
@@ -356,15 +349,15 @@ enum err_code promise_read(const struct json *config_map, struct revision *out, 
 
     if (rc != ERR_OK)
         return rc;
-    names_revision(text_of(owner, "name"), plan->uid, plan->revision, name);
+    names_revision(json_text(owner, "name"), plan->uid, plan->revision, name);
     (void)snprintf(number, sizeof number, "%d", plan->revision);
-    if (!owner || strcmp(name, text_of(config_map, "metadata.name")) != 0 ||
-        strcmp(plan->uid, text_of(owner, "uid")) != 0 ||
+    if (!owner || strcmp(name, json_text(config_map, "metadata.name")) != 0 ||
+        strcmp(plan->uid, json_text(owner, "uid")) != 0 ||
         strcmp(number, json_string(label, "")) != 0)
         return err_set(err, ERR_INVALID, "%.60s is not a revision of its owner",
-                       text_of(config_map, "metadata.name"));
-    COPY(plan->namespace, text_of(config_map, "metadata.namespace"));
-    COPY(plan->job, text_of(owner, "name"));
+                       json_text(config_map, "metadata.name"));
+    JSON_COPY(plan->namespace, json_path(config_map, "metadata.namespace"));
+    JSON_COPY(plan->job, json_path(owner, "name"));
     return ERR_OK;
 }
 

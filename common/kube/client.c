@@ -181,7 +181,7 @@ enum err_code kube_status_object(const struct json *status, struct err *err)
 
     if (code < 100 || code > 599)
         code = 500; /* an ERROR event without a code is the server's failure */
-    return error_of(code, json_string(json_get(status, "message"), ""), err);
+    return error_of(code, json_text(status, "message"), err);
 }
 
 /* --- life --- */
@@ -496,8 +496,7 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
             rc = err_wrap(err, rc, "a single object");
         } else if (rc == ERR_OK) {
             rc = page_read(buf_text(&response.body), response.body.len, sink, &metadata, err);
-            (void)snprintf(position, sizeof position, "%s",
-                           json_string(json_get(metadata, "continue"), ""));
+            JSON_COPY(position, json_path(metadata, "continue"));
             is_done = position[0] == '\0';
         }
         json_free(metadata);

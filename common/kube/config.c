@@ -116,11 +116,6 @@ static enum err_code decode_text(const char *name, const char *text, char **out,
 
 /* --- kubeconfig --- */
 
-static const char *text_of(const struct json *object, const char *key)
-{
-    return json_string(json_get(object, key), "");
-}
-
 /* The files that were read, the first one first. */
 struct sources {
     int n;
@@ -137,7 +132,7 @@ static const struct json *find_named(const struct sources *s, const char *list, 
     for (int i = 0; i < s->n; i++) {
         const struct json *entry = json_first(json_get(s->list[i].root, list));
 
-        while (entry && strcmp(text_of(entry, "name"), name) != 0)
+        while (entry && strcmp(json_text(entry, "name"), name) != 0)
             entry = json_next(entry);
         *out_folder = s->list[i].folder;
         if (entry)
@@ -153,17 +148,17 @@ static enum err_code take_pem(const struct json *from, const char *name, const c
     char data_name[64];
 
     (void)snprintf(data_name, sizeof data_name, "%s-data", name);
-    if (*text_of(from, data_name))
-        return decode_text(data_name, text_of(from, data_name), out, err);
-    if (!*text_of(from, name))
+    if (*json_text(from, data_name))
+        return decode_text(data_name, json_text(from, data_name), out, err);
+    if (!*json_text(from, name))
         return ERR_OK;
-    return read_file(folder, text_of(from, name), false, out_path, out, err);
+    return read_file(folder, json_text(from, name), false, out_path, out, err);
 }
 
 static enum err_code take_cluster(const struct json *cluster, const char *folder,
                                   struct kube_config *c, struct err *err)
 {
-    const char *server = text_of(cluster, "server");
+    const char *server = json_text(cluster, "server");
     enum err_code rc;
 
     if (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0)
@@ -176,7 +171,7 @@ static enum err_code take_cluster(const struct json *cluster, const char *folder
     if (rc == ERR_OK)
         rc = take_pem(cluster, "certificate-authority", folder, &c->ca_file, &c->ca_pem, err);
     if (rc == ERR_OK)
-        rc = copy_text(text_of(cluster, "tls-server-name"), &c->tls_server_name, err);
+        rc = copy_text(json_text(cluster, "tls-server-name"), &c->tls_server_name, err);
     c->insecure = json_bool(json_get(cluster, "insecure-skip-tls-verify"), false);
     return rc;
 }
@@ -218,9 +213,9 @@ static enum err_code take_user(const struct json *user, const char *folder, stru
         rc = take_plugin(json_get(user, "exec"), folder, c, err);
     if (rc != ERR_OK)
         return rc;
-    if (!*text_of(user, "tokenFile")) /* the file wins, as with kubectl */
-        return copy_text(text_of(user, "token"), &c->token, err);
-    return read_file(folder, text_of(user, "tokenFile"), true, &c->token_file, &c->token, err);
+    if (!*json_text(user, "tokenFile")) /* the file wins, as with kubectl */
+        return copy_text(json_text(user, "token"), &c->token, err);
+    return read_file(folder, json_text(user, "tokenFile"), true, &c->token_file, &c->token, err);
 }
 
 static enum err_code take_context(const struct sources *s, const char *name, struct kube_config *c,
@@ -228,9 +223,9 @@ static enum err_code take_context(const struct sources *s, const char *name, str
 {
     const char *folder, *cluster_folder, *user_folder;
     const struct json *context = find_named(s, "contexts", "context", name, &folder);
-    const char *cluster_name = text_of(context, "cluster");
-    const char *user_name = text_of(context, "user");
-    const char *namespace = text_of(context, "namespace");
+    const char *cluster_name = json_text(context, "cluster");
+    const char *user_name = json_text(context, "user");
+    const char *namespace = json_text(context, "namespace");
     const struct json *cluster =
         find_named(s, "clusters", "cluster", cluster_name, &cluster_folder);
     const struct json *user = find_named(s, "users", "user", user_name, &user_folder);
@@ -311,8 +306,8 @@ static enum err_code take_sources(const struct sources *s, const char *context,
     enum err_code rc = ERR_OK;
 
     for (int i = 0; i < s->n && !context; i++)
-        if (*text_of(s->list[i].root, "current-context"))
-            context = text_of(s->list[i].root, "current-context");
+        if (*json_text(s->list[i].root, "current-context"))
+            context = json_text(s->list[i].root, "current-context");
     if (!context || !*context)
         rc = err_set(err, ERR_INVALID, "no current-context is set and none was named");
     if (rc == ERR_OK)

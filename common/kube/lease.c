@@ -24,12 +24,9 @@ void lease_read(const struct json *object, struct lease_record *out)
     const struct json *spec = json_get(object, "spec");
 
     *out = (struct lease_record){0};
-    (void)snprintf(out->version, sizeof out->version, "%s",
-                   json_string(json_path(object, "metadata.resourceVersion"), ""));
-    (void)snprintf(out->holder, sizeof out->holder, "%s",
-                   json_string(json_get(spec, "holderIdentity"), ""));
-    (void)snprintf(out->acquired, sizeof out->acquired, "%s",
-                   json_string(json_get(spec, "acquireTime"), ""));
+    JSON_COPY(out->version, json_path(object, "metadata.resourceVersion"));
+    JSON_COPY(out->holder, json_path(spec, "holderIdentity"));
+    JSON_COPY(out->acquired, json_path(spec, "acquireTime"));
     out->duration_ms = json_int(json_get(spec, "leaseDurationSeconds"), 0) * INT64_C(1000);
     out->n_transitions = json_int(json_get(spec, "leaseTransitions"), 0);
 }

@@ -18,11 +18,6 @@
 #define OUTPUT_MAX_BYTES ((size_t)1 << 20)
 #define ENVIRONMENT_MAX  4096
 
-static const char *text_of(const struct json *object, const char *path)
-{
-    return json_string(json_path(object, path), "");
-}
-
 void plugin_credentials_deinit(struct plugin_credentials *c)
 {
     free(c->token);
@@ -35,13 +30,13 @@ void plugin_credentials_deinit(struct plugin_credentials *c)
 
 static enum err_code check_exec(const struct json *exec, bool has_terminal, struct err *err)
 {
-    const char *version = text_of(exec, "apiVersion");
-    const char *mode = text_of(exec, "interactiveMode");
+    const char *version = json_text(exec, "apiVersion");
+    const char *mode = json_text(exec, "interactiveMode");
 
     if (strcmp(version, GROUP "v1") != 0 && strcmp(version, GROUP "v1beta1") != 0)
         return err_set(err, ERR_INVALID,
                        "exec.apiVersion: must be " GROUP "v1 or v1beta1, found \"%.80s\"", version);
-    if (!*text_of(exec, "command"))
+    if (!*json_text(exec, "command"))
         return err_set(err, ERR_INVALID, "exec.command: missing");
     if (*mode && strcmp(mode, "Never") != 0 && strcmp(mode, "IfAvailable") != 0 &&
         strcmp(mode, "Always") != 0)
@@ -50,7 +45,7 @@ static enum err_code check_exec(const struct json *exec, bool has_terminal, stru
                        mode);
     if (strcmp(mode, "Always") == 0 && !has_terminal)
         return err_set(err, ERR_DENIED, "exec: %.80s needs a terminal, and stdin is none",
-                       text_of(exec, "command"));
+                       json_text(exec, "command"));
     return ERR_OK;
 }
 
@@ -87,7 +82,7 @@ static enum err_code write_info(const struct json *exec, const struct plugin_clu
     jsonw_init(&w, out);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "kind", "ExecCredential");
-    jsonw_string(&w, "apiVersion", text_of(exec, "apiVersion"));
+    jsonw_string(&w, "apiVersion", json_text(exec, "apiVersion"));
     jsonw_open_object(&w, "spec");
     jsonw_bool(&w, "interactive", has_terminal);
     if (json_bool(json_get(exec, "provideClusterInfo"), false)) {
@@ -132,7 +127,7 @@ static enum err_code make_environment(const struct json *exec, const char *info,
     for (const struct json *v = json_first(json_get(exec, "env")); v; v = json_next(v)) {
         if (n_own == PLUGIN_ARGUMENTS_MAX)
             return err_set(err, ERR_INVALID, "exec.env: more than %d", PLUGIN_ARGUMENTS_MAX);
-        if (asprintf(&own[n_own], "%s=%s", text_of(v, "name"), text_of(v, "value")) < 0) {
+        if (asprintf(&own[n_own], "%s=%s", json_text(v, "name"), json_text(v, "value")) < 0) {
             own[n_own] = NULL;
             return err_set(err, ERR_NO_MEMORY, "no memory for the environment");
         }
@@ -227,7 +222,7 @@ static enum err_code run(const char **argv, char **environment, bool has_termina
 static enum err_code take_text(const struct json *status, const char *key, char **out,
                                struct err *err)
 {
-    const char *text = text_of(status, key);
+    const char *text = json_text(status, key);
 
     *out = *text ? strdup(text) : NULL;
     return *out || !*text ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for credentials");
@@ -244,11 +239,11 @@ static enum err_code take_credential(const struct json *exec, const struct buf *
     if (rc != ERR_OK)
         return rc;
     status = json_get(root, "status");
-    expires = text_of(status, "expirationTimestamp");
-    if (strcmp(text_of(root, "kind"), "ExecCredential") != 0 ||
-        strcmp(text_of(root, "apiVersion"), text_of(exec, "apiVersion")) != 0)
+    expires = json_text(status, "expirationTimestamp");
+    if (strcmp(json_text(root, "kind"), "ExecCredential") != 0 ||
+        strcmp(json_text(root, "apiVersion"), json_text(exec, "apiVersion")) != 0)
         rc = err_set(err, ERR_INVALID, "wrote no ExecCredential of %.80s",
-                     text_of(exec, "apiVersion"));
+                     json_text(exec, "apiVersion"));
     if (rc == ERR_OK)
         rc = take_text(status, "token", &out->token, err);
     if (rc == ERR_OK)
@@ -271,7 +266,7 @@ static enum err_code call(const struct json *exec, const char *program,
     const char *argv[PLUGIN_ARGUMENTS_MAX + 1] = {program};
     char *own[PLUGIN_ARGUMENTS_MAX] = {NULL};
     bool has_terminal =
-        isatty(STDIN_FILENO) && strcmp(text_of(exec, "interactiveMode"), "Never") != 0;
+        isatty(STDIN_FILENO) && strcmp(json_text(exec, "interactiveMode"), "Never") != 0;
     char **environment = calloc(ENVIRONMENT_MAX + PLUGIN_ARGUMENTS_MAX + 2, sizeof *environment);
     struct buf info = {.max = 2 * OUTPUT_MAX_BYTES}, text = {.max = OUTPUT_MAX_BYTES};
     enum err_code rc =
@@ -299,8 +294,8 @@ enum err_code plugin_run(const struct json *exec, const char *folder,
                          const struct plugin_cluster *cluster, struct plugin_credentials *out,
                          struct err *err)
 {
-    const char *command = text_of(exec, "command");
-    const char *hint = text_of(exec, "installHint");
+    const char *command = json_text(exec, "command");
+    const char *hint = json_text(exec, "installHint");
     bool is_relative = command[0] != '/' && strchr(command, '/');
     char program[PATH_MAX];
     struct plugin_credentials c = {0};

@@ -22,7 +22,7 @@ struct json *page_identify(struct jsonraw object)
     }
     if (rc == ERR_OK && buf_add(&text, "}}", 2, NULL) == ERR_OK &&
         json_parse_tolerant(buf_text(&text), text.len, &identity, NULL) == ERR_OK &&
-        !*json_string(json_path(identity, "metadata.name"), "")) {
+        !*json_text(identity, "metadata.name")) {
         json_free(identity);
         identity = NULL;
     }

@@ -73,7 +73,7 @@ static void back_off(struct kube_watch *w, const char *what, struct err *err)
 
 static void set_version(struct kube_watch *w, const struct json *metadata)
 {
-    const char *version = json_string(json_get(metadata, "resourceVersion"), "");
+    const char *version = json_text(metadata, "resourceVersion");
 
     if (*version && strlen(version) < sizeof w->version)
         (void)snprintf(w->version, sizeof w->version, "%s", version);
@@ -116,11 +116,10 @@ struct identity {
 static bool identify(const struct kube_watch *w, const struct json *object, struct identity *out)
 {
     const struct json *metadata = json_get(object, "metadata");
-    const char *name = json_string(json_get(metadata, "name"), "");
-    int n = snprintf(out->key, sizeof out->key, "%s/%s",
-                     json_string(json_get(metadata, "namespace"), ""), name);
+    const char *name = json_text(metadata, "name");
+    int n = snprintf(out->key, sizeof out->key, "%s/%s", json_text(metadata, "namespace"), name);
 
-    out->uid = json_string(json_get(metadata, "uid"), "");
+    out->uid = json_text(metadata, "uid");
     out->known = map_get(&w->known, out->key);
     return *name && n < KEY_BYTES;
 }
@@ -242,7 +241,7 @@ static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *
         skip_line(w, (struct jsonraw){line, n}, &why);
         return ERR_OK;
     }
-    type = json_string(json_get(event, "type"), "");
+    type = json_text(event, "type");
     object = json_get(event, "object");
     if (strcmp(type, "ERROR") == 0) {
         rc = kube_status_object(object, err);
@@ -377,7 +376,7 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
     else if (why.code == ERR_OK)
         why.code = page_read(buf_text(&response->body), response->body.len, sink, &metadata, &why);
     buf_deinit(&response->body); /* large, and the handlers may take their time */
-    next = json_string(json_get(metadata, "continue"), "");
+    next = json_text(metadata, "continue");
     if (why.code == ERR_OK && strlen(next) >= sizeof w->position)
         err_set(&why, ERR_LIMIT, "the continue token is too long");
     if (why.code == ERR_OK) {

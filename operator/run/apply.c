@@ -166,7 +166,7 @@ enum err_code secret_take(struct store *s, const struct json *object, struct err
     if (rc != ERR_OK)
         return err_wrap(err, rc == ERR_NO_MEMORY ? rc : ERR_INVALID,
                         "Secret %s is invalid: delete it and a new one is created",
-                        json_string(json_path(object, "metadata.name"), ""));
+                        json_text(object, "metadata.name"));
     job->secret = key;
     job->has_secret = true;
     return ERR_OK;
@@ -202,8 +202,7 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     if (!map_get(&a->store->pods, key))
         rc = store_change(a->store, STORE_PODS, KUBE_ADDED, object, err);
     if (rc == ERR_OK)
-        store_trust_pod(a->store, &c->ref, json_string(json_path(object, "metadata.uid"), ""),
-                        c->pod.image_asked);
+        store_trust_pod(a->store, &c->ref, json_text(object, "metadata.uid"), c->pod.image_asked);
     return rc;
 }
 
@@ -216,8 +215,7 @@ static enum err_code refuse(struct apply *a, const struct observed *seen, const 
     struct seen_pod due = c->pod;
     struct action event = {.reason = "NameTaken", .is_warning = true};
 
-    (void)snprintf(due.uid, sizeof due.uid, "%s",
-                   json_string(json_path(object, "metadata.uid"), ""));
+    JSON_COPY(due.uid, json_path(object, "metadata.uid"));
     if (due.role == POD_WORKER || !is_owned)
         return store_refuse_pod(a->store, object, seen, &due, err);
     if (json_path(object, "metadata.deletionTimestamp"))
@@ -454,7 +452,7 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
                 "There is no PersistentVolumeClaim \"%.100s\" (%s) in the job's namespace",
                 claims[i].name, claims[i].field);
         }
-        to.name = json_string(json_path(claim, "spec.volumeName"), "");
+        to.name = json_text(claim, "spec.volumeName");
         if (rc == ERR_OK && i == 0 && *to.name)
             rc = get_if_there(a, &to, &volume, err);
         if (rc == ERR_OK && i == 0)
@@ -495,15 +493,14 @@ struct newest {
 static enum err_code take_event(void *ctx, const struct json *event, struct err *err)
 {
     struct newest *n = ctx;
-    const char *reason = json_string(json_get(event, "reason"), "");
-    const char *time = json_string(json_get(event, "lastTimestamp"), "");
+    const char *reason = json_text(event, "reason");
+    const char *time = json_text(event, "lastTimestamp");
 
     (void)err;
     if (strcmp(reason, "FailedScheduling") == 0 || strcmp(time, n->time) < 0)
         return ERR_OK;
     (void)snprintf(n->time, sizeof n->time, "%s", time);
-    (void)snprintf(n->text, sizeof n->text, "%s: %s", reason,
-                   json_string(json_get(event, "message"), ""));
+    (void)snprintf(n->text, sizeof n->text, "%s: %s", reason, json_text(event, "message"));
     return ERR_OK;
 }
 

@@ -76,7 +76,7 @@ static enum err_code read_contents(const struct json *object, struct contents *o
     enum err_code rc = kube_secret_text(object, CURRENT, &out->current, err);
     struct buf more = {.max = AUTHORITY_PEM_MAX_BYTES};
 
-    out->is_foreign = strcmp(json_string(json_get(object, "type"), ""), "kubernetes.io/tls") == 0;
+    out->is_foreign = strcmp(json_text(object, "type"), "kubernetes.io/tls") == 0;
     if (rc == ERR_OK)
         rc = kube_secret_text(object, KEY, &out->key, err);
     if (rc == ERR_OK && kube_secret_has(object, TRUSTED))
@@ -271,8 +271,7 @@ static enum err_code rotate(struct issuer *i, struct json **object, int64_t now_
     if (rc == ERR_OK && phase != ISSUER_STEADY) {
         rc = take_phase(&c, phase, now_s, err);
         if (rc == ERR_OK)
-            rc = write_secret(
-                i, &c, json_string(json_path(*object, "metadata.resourceVersion"), ""), &body, err);
+            rc = write_secret(i, &c, json_text(*object, "metadata.resourceVersion"), &body, err);
         if (rc == ERR_OK)
             rc = kube_merge(i->client, &ref, buf_text(&body), &changed, err);
         if (rc == ERR_OK) {

@@ -99,7 +99,7 @@ static void on_skipped(void *ctx, const struct json *object, const struct err *e
         return;
     w->skipped_ms = now_ms;
     LOG(LOG_WARN, "object skipped", LOG_S("kind", w->what),
-        LOG_S("namespace", json_string(json_get(metadata, "namespace"), "")),
+        LOG_S("namespace", json_text(metadata, "namespace")),
         LOG_S("name", json_string(json_get(metadata, "name"), "?")), LOG_S("error", err->text),
         LOG_I("skipped", w->n_skipped));
 }

@@ -9,8 +9,6 @@
 #include "cluster/node_object.h"
 #include "control/manifest.h"
 
-#define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
-
 static const struct json *metadata(const struct json *object, const char *key)
 {
     return json_get(json_get(object, "metadata"), key);
@@ -49,9 +47,8 @@ bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYT
 
     if (!owner)
         return false;
-    (void)snprintf(out_uid, OBSERVED_UID_BYTES, "%s", json_string(json_get(owner, "uid"), ""));
-    store_key(json_string(metadata(object, "namespace"), ""),
-              json_string(json_get(owner, "name"), ""), out_key);
+    (void)snprintf(out_uid, OBSERVED_UID_BYTES, "%s", json_text(owner, "uid"));
+    store_key(json_string(metadata(object, "namespace"), ""), json_text(owner, "name"), out_key);
     return true;
 }
 
@@ -163,10 +160,10 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     }
     if (rc != ERR_OK)
         return rc;
-    COPY(out->namespace, metadata(object, "namespace"));
-    COPY(out->name, metadata(object, "name"));
-    COPY(out->uid, metadata(object, "uid"));
-    COPY(out->version, metadata(object, "resourceVersion"));
+    JSON_COPY(out->namespace, metadata(object, "namespace"));
+    JSON_COPY(out->name, metadata(object, "name"));
+    JSON_COPY(out->uid, metadata(object, "uid"));
+    JSON_COPY(out->version, metadata(object, "resourceVersion"));
     (void)snprintf(out->asked, sizeof out->asked, "%s",
                    strlen(asked) < sizeof out->asked ? asked : "");
     out->generation = generation;
@@ -174,7 +171,7 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
     out->is_foreign = strcmp(manager, SPEC_MANAGER) != 0;
     out->expires_ms = out->is_final && ttl_s >= 0 && ended_ms > 0 ? ended_ms + 1000 * ttl_s : 0;
-    COPY(out->checkpoint_time, json_get(annotations, ANNOTATION_CHECKPOINT));
+    JSON_COPY(out->checkpoint_time, json_get(annotations, ANNOTATION_CHECKPOINT));
     out->revision = json_int(json_get(json, "revision"), 0);
     return ERR_OK;
 }
@@ -186,17 +183,17 @@ static void read_conditions(const struct json *pod, struct seen_pod *out)
     const struct json *c = json_first(json_path(pod, "status.conditions"));
 
     for (; c; c = json_next(c)) {
-        const char *type = json_string(json_get(c, "type"), "");
-        bool is_true = strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
+        const char *type = json_text(c, "type");
+        bool is_true = strcmp(json_text(c, "status"), "True") == 0;
 
         if (strcmp(type, "Ready") == 0)
             out->is_ready = is_true;
         else if (strcmp(type, "DisruptionTarget") == 0)
             out->is_disrupted = is_true;
         else if (strcmp(type, "PodScheduled") == 0 && !is_true &&
-                 strcmp(json_string(json_get(c, "reason"), ""), "Unschedulable") == 0) {
+                 strcmp(json_text(c, "reason"), "Unschedulable") == 0) {
             out->is_unschedulable = true;
-            COPY(out->message, json_get(c, "message"));
+            JSON_COPY(out->message, json_get(c, "message"));
         }
     }
 }
@@ -205,7 +202,7 @@ static void read_conditions(const struct json *pod, struct seen_pod *out)
 static enum err_code read_termination(const struct json *ended, struct store_own *own,
                                       struct err *err)
 {
-    const char *message = json_string(json_get(ended, "message"), "");
+    const char *message = json_text(ended, "message");
     struct seen_pod *out = &own->seen;
     union store_left left;
     enum err_code rc;
@@ -213,7 +210,7 @@ static enum err_code read_termination(const struct json *ended, struct store_own
     out->has_exit_code = json_is_i64(json_get(ended, "exitCode"));
     out->exit_code = json_int(json_get(ended, "exitCode"), 0);
     out->finished_ms = read_time(json_get(ended, "finishedAt"));
-    COPY(out->reason, json_get(ended, "reason"));
+    JSON_COPY(out->reason, json_get(ended, "reason"));
     out->is_out_of_memory = strcmp(out->reason, "OOMKilled") == 0;
     /* The kubelet lost the container, as when its node was reset: not the worker's fault. */
     if (strcmp(out->reason, "ContainerStatusUnknown") == 0 || strcmp(out->reason, "Unknown") == 0)
@@ -239,7 +236,7 @@ static bool has_item(const struct json *volume, const char *key)
 {
     const struct json *item = json_first(json_path(volume, "secret.items"));
 
-    while (item && strcmp(json_string(json_get(item, "key"), ""), key) != 0)
+    while (item && strcmp(json_text(item, "key"), key) != 0)
         item = json_next(item);
     return item;
 }
@@ -251,7 +248,7 @@ static enum err_code read_own(const struct json *pod, struct store_own *own, str
     static const char *const not_ours[] = {"Evicted",    "Preempting",   "NodeLost",
                                            "Terminated", "NodeShutdown", "Shutdown"};
     const char *role = label(pod, LABEL_ROLE);
-    const char *reason = json_string(json_path(pod, "status.reason"), "");
+    const char *reason = json_text(pod, "status.reason");
     const struct json *gate = json_first(json_path(pod, "spec.schedulingGates"));
     const char *group = strrchr(label(pod, KUEUE_GROUP), 'g'); /* names_group() */
     const char *group_size = json_string(json_get(metadata(pod, "annotations"), KUEUE_SIZE), "0");
@@ -268,8 +265,8 @@ static enum err_code read_own(const struct json *pod, struct store_own *own, str
     enum err_code rc = ERR_OK;
 
     manifest_certificate_file(MANIFEST_METRICS, "crt", metrics_file);
-    COPY(out->name, metadata(pod, "name"));
-    COPY(out->uid, metadata(pod, "uid"));
+    JSON_COPY(out->name, metadata(pod, "name"));
+    JSON_COPY(out->uid, metadata(pod, "uid"));
     out->role = strcmp(role, "probe") == 0   ? POD_PROBE
                 : strcmp(role, "model") == 0 ? POD_MODEL
                                              : POD_WORKER;
@@ -279,55 +276,55 @@ static enum err_code read_own(const struct json *pod, struct store_own *own, str
         out->group = group ? whole_number(group + 1) : 0;
         out->group_size = whole_number(group_size);
     }
-    COPY(out->node, out->role == POD_PROBE ? json_first(json_get(field, "values"))
-                                           : json_path(pod, "spec.nodeName"));
+    JSON_COPY(out->node, out->role == POD_PROBE ? json_first(json_get(field, "values"))
+                                                : json_path(pod, "spec.nodeName"));
     for (int i = 0; i < POD_PHASES; i++) /* Pending while it is none of them */
-        if (strcmp(json_string(json_path(pod, "status.phase"), ""), pod_phase_names[i]) == 0)
+        if (strcmp(json_text(pod, "status.phase"), pod_phase_names[i]) == 0)
             out->phase = (enum pod_phase)i;
     out->is_deleting = metadata(pod, "deletionTimestamp") != NULL;
     out->grace_ms = json_i64(metadata(pod, "deletionGracePeriodSeconds"), 0) * 1000;
     out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     out->memory_bytes = quantity_read(json_path(container, "resources.limits.memory"), false);
     for (; volume; volume = json_next(volume))
-        if (strcmp(json_string(json_get(volume, "name"), ""), MANIFEST_TLS_VOLUME) == 0) {
+        if (strcmp(json_text(volume, "name"), MANIFEST_TLS_VOLUME) == 0) {
             out->has_tls = true;
             out->has_metrics = has_item(volume, metrics_file);
         }
-    COPY(out->ip, json_path(pod, "status.podIP"));
+    JSON_COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);
     if (gate) {
         out->is_gated = true;
         (void)snprintf(out->reason, sizeof out->reason, "SchedulingGated");
-        COPY(out->message, json_get(gate, "name"));
+        JSON_COPY(out->message, json_get(gate, "name"));
     }
-    annotation_digest(json_string(json_get(status, "imageID"), ""), out->digest);
+    annotation_digest(json_text(status, "imageID"), out->digest);
     out->started_ms = read_time(json_path(state, "running.startedAt"));
     if (json_get(state, "terminated")) {
         rc = read_termination(json_get(state, "terminated"), own, err);
     } else if (json_get(state, "waiting")) {
-        COPY(out->reason, json_path(state, "waiting.reason"));
-        COPY(out->message, json_path(state, "waiting.message"));
+        JSON_COPY(out->reason, json_path(state, "waiting.reason"));
+        JSON_COPY(out->message, json_path(state, "waiting.message"));
     }
     for (size_t i = 0; i < sizeof not_ours / sizeof not_ours[0]; i++)
         if (strcmp(reason, not_ours[i]) == 0)
             out->is_disrupted = true;
     if (out->reason[0] == '\0')
-        COPY(out->reason, json_path(pod, "status.reason"));
+        JSON_COPY(out->reason, json_path(pod, "status.reason"));
     if (out->message[0] == '\0')
-        COPY(out->message, json_path(pod, "status.message"));
+        JSON_COPY(out->message, json_path(pod, "status.message"));
     return rc;
 }
 
 enum err_code parse_pod(const struct json *object, struct store_pod *out, struct err *err)
 {
-    const char *node = json_string(json_path(object, "spec.nodeName"), "");
+    const char *node = json_text(object, "spec.nodeName");
     bool is_ours = label(object, LABEL_ROLE)[0] != '\0';
     char uid[OBSERVED_UID_BYTES];
     char key[QUEUE_KEY_BYTES];
 
-    COPY(out->uid, metadata(object, "uid"));
-    COPY(out->version, metadata(object, "resourceVersion"));
+    JSON_COPY(out->uid, metadata(object, "uid"));
+    JSON_COPY(out->version, metadata(object, "resourceVersion"));
     out->requests = pod_requests_read(object);
     out->has_ended = pod_has_ended(object);
     is_ours = is_ours && parse_owner(object, uid, key);
@@ -422,8 +419,8 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
         is_for_many =
             is_for_many || strcmp(mode, "ReadOnlyMany") == 0 || strcmp(mode, "ReadWriteMany") == 0;
     }
-    return is_for_many && strcmp(json_string(json_path(claim, "status.phase"), ""), "Bound") == 0 &&
-           volume && !json_path(volume, "spec.nodeAffinity");
+    return is_for_many && strcmp(json_text(claim, "status.phase"), "Bound") == 0 && volume &&
+           !json_path(volume, "spec.nodeAffinity");
 }
 
 /* --- revisions --- */
@@ -436,7 +433,7 @@ enum err_code parse_revision(const struct json *object, struct store_revision *o
     enum err_code rc;
 
     out->number = read_number(object, LABEL_REVISION);
-    COPY(out->uid, metadata(object, "uid"));
+    JSON_COPY(out->uid, metadata(object, "uid"));
     rc = promise_read(object, &parsed, err);
     if (rc != ERR_OK)
         return rc == ERR_NO_MEMORY ? rc : ERR_OK;

@@ -67,7 +67,7 @@ enum err_code reviews_read_token(const struct json *answer, const struct json **
     if (rc != ERR_OK)
         return rc;
     is_valid = is_valid && (!error || *json_string(error, "?") == '\0');
-    if (is_valid && *json_string(json_get(user, "username"), "") == '\0')
+    if (is_valid && *json_text(user, "username") == '\0')
         return err_set(err, ERR_PROTOCOL, "status.user: a user without a name");
     *out_user = is_valid ? user : NULL;
     return ERR_OK;

@@ -289,7 +289,7 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
 
     if (j)
         count_job(s, j, -1);
-    if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
+    if (!object || (j && strcmp(j->uid, json_text(object, "metadata.uid")) != 0)) {
         if (j)
             end_pods(s, key, j, true);
         free_job(map_take(&s->jobs, key)); /* gone, or another one of the same name */
@@ -524,8 +524,8 @@ enum err_code store_change(struct store *s, enum store_kind kind, enum kube_chan
                            const struct json *object, struct err *err)
 {
     static take_fn *const take[STORE_KINDS] = {take_job, take_pod, take_node, take_revision};
-    const char *namespace = json_string(json_path(object, "metadata.namespace"), "");
-    const char *name = json_string(json_path(object, "metadata.name"), "");
+    const char *namespace = json_text(object, "metadata.namespace");
+    const char *name = json_text(object, "metadata.name");
     char key[QUEUE_KEY_BYTES];
 
     if (change == KUBE_SYNCED)

@@ -132,7 +132,7 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
 {
     struct agent *a = ctx;
     const struct json *metadata = json_get(object, "metadata");
-    const char *uid = json_string(json_get(metadata, "uid"), "");
+    const char *uid = json_text(metadata, "uid");
     struct agent_pod *p = change == KUBE_SYNCED ? NULL : find_pod(a, uid);
 
     if (change == KUBE_SYNCED)
@@ -146,9 +146,8 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
         p = calloc(1, sizeof *p);
         if (!p)
             abort();
-        (void)snprintf(p->namespace, sizeof p->namespace, "%s",
-                       json_string(json_get(metadata, "namespace"), ""));
-        (void)snprintf(p->name, sizeof p->name, "%s", json_string(json_get(metadata, "name"), ""));
+        JSON_COPY(p->namespace, json_path(metadata, "namespace"));
+        JSON_COPY(p->name, json_path(metadata, "name"));
         (void)snprintf(p->uid, sizeof p->uid, "%s", uid);
         (void)snprintf(p->wanted_node, sizeof p->wanted_node, "%s", affinity_of(object));
         p->is_for_any =
@@ -157,8 +156,7 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
         p->next = a->pods;
         a->pods = p;
     }
-    (void)snprintf(p->node, sizeof p->node, "%s",
-                   json_string(json_path(object, "spec.nodeName"), ""));
+    JSON_COPY(p->node, json_path(object, "spec.nodeName"));
     p->is_gated = json_first(json_path(object, "spec.schedulingGates")) != NULL;
     p->is_deleting = json_get(metadata, "deletionTimestamp") != NULL;
     p->grace_ms = json_i64(json_get(metadata, "deletionGracePeriodSeconds"), 0) * 1000;

@@ -154,7 +154,7 @@ static const char *file_of(const struct json *items, const char *key)
 {
     const struct json *item = json_first(items);
 
-    while (item && strcmp(json_string(json_get(item, "key"), ""), key) != 0)
+    while (item && strcmp(json_text(item, "key"), key) != 0)
         item = json_next(item);
     return items ? json_string(json_get(item, "path"), NULL) : key;
 }
@@ -163,7 +163,7 @@ static const char *file_of(const struct json *items, const char *key)
 static bool has_items(const struct json *object, const struct json *items)
 {
     for (const struct json *item = json_first(items); item; item = json_next(item))
-        if (!json_get(json_get(object, "data"), json_string(json_get(item, "key"), "")))
+        if (!json_get(json_get(object, "data"), json_text(item, "key")))
             return false;
     return true;
 }
@@ -211,7 +211,7 @@ static enum err_code make_volume(const struct agent_pod *p, struct kube_client *
     const char *claim = json_string(json_path(volume, "persistentVolumeClaim.claimName"), NULL);
     const char *config_map = json_string(json_path(volume, "configMap.name"), NULL);
     const char *secret = json_string(json_path(volume, "secret.secretName"), NULL);
-    const char *name = json_string(json_get(volume, "name"), "");
+    const char *name = json_text(volume, "name");
 
     if (claim)
         join(out, settings->folder, "claims", claim);
@@ -233,22 +233,21 @@ static enum err_code make_mounts(const struct agent_pod *p, struct kube_client *
     const struct json *m = json_first(json_get(container, "volumeMounts"));
 
     for (; m; m = json_next(m)) {
-        const char *name = json_string(json_get(m, "name"), "");
-        const char *sub_path = json_string(json_get(m, "subPath"), "");
+        const char *name = json_text(m, "name");
+        const char *sub_path = json_text(m, "subPath");
         struct mount *to = &out->mounts[out->n_mounts];
         const struct json *v = json_first(json_get(spec, "volumes"));
         char folder[POD_PATH_BYTES];
         enum err_code rc;
 
-        while (v && strcmp(json_string(json_get(v, "name"), ""), name) != 0)
+        while (v && strcmp(json_text(v, "name"), name) != 0)
             v = json_next(v);
         if (!v || out->n_mounts == MOUNTS_MAX)
             return err_set(err, ERR_INVALID, "no volume for mount %s", name);
         rc = make_volume(p, client, settings, v, folder, err);
         if (rc != ERR_OK)
             return rc;
-        (void)snprintf(to->inside, sizeof to->inside, "%s",
-                       json_string(json_get(m, "mountPath"), ""));
+        JSON_COPY(to->inside, json_path(m, "mountPath"));
         (void)snprintf(to->outside, sizeof to->outside, "%.300s%s%.200s", folder,
                        *sub_path ? "/" : "", sub_path);
         make_folders(to->outside);
@@ -300,10 +299,9 @@ static enum err_code make_command(const struct agent_pod *p, const struct agent_
 static enum err_code read_key(const struct agent_pod *p, struct kube_client *client,
                               const struct json *from, struct buf *out, struct err *err)
 {
-    const struct kube_ref ref = {.resource = &kube_secrets,
-                                 .namespace = p->namespace,
-                                 .name = json_string(json_get(from, "name"), "")};
-    const char *key = json_string(json_get(from, "key"), "");
+    const struct kube_ref ref = {
+        .resource = &kube_secrets, .namespace = p->namespace, .name = json_text(from, "name")};
+    const char *key = json_text(from, "key");
     struct json *secret = NULL;
     enum err_code rc = kube_get(client, &ref, &secret, err);
 
@@ -328,8 +326,7 @@ static enum err_code make_variables(const struct agent_pod *p, struct kube_clien
 
         if (json_get(v, "valueFrom") && !from)
             continue; /* what a pod knows of itself */
-        rc = buf_addf(&text, err, "%s=%s", json_string(json_get(v, "name"), ""),
-                      json_string(json_get(v, "value"), ""));
+        rc = buf_addf(&text, err, "%s=%s", json_text(v, "name"), json_text(v, "value"));
         if (rc == ERR_OK && from)
             rc = read_key(p, client, from, &text, err);
         if (rc == ERR_OK && out->n_variables == VARIABLES_MAX)
@@ -371,7 +368,7 @@ static enum err_code start_parsed(struct agent_pod *p, struct kube_client *clien
 {
     const struct json *spec = json_get(pod, "spec");
     const struct json *container = json_first(json_get(spec, "containers"));
-    struct command c = {.image = json_string(json_get(container, "image"), "")};
+    struct command c = {.image = json_text(container, "image")};
     enum err_code rc;
 
     if (strstr(c.image, "missing")) {

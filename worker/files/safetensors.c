@@ -119,10 +119,8 @@ static enum err_code refuse(const struct safetensors *s, const char *tensor, con
 static enum err_code read_tensor(const struct safetensors *s, const struct json *v,
                                  struct weight *out, struct err *err)
 {
-    struct weight t = {.file = s->name,
-                       .name = json_key(v),
-                       .type_name = json_string(json_get(v, "dtype"), ""),
-                       .count = 1};
+    struct weight t = {
+        .file = s->name, .name = json_key(v), .type_name = json_text(v, "dtype"), .count = 1};
     const struct dtype *dtype = find_dtype(t.type_name);
     const struct json *shape = json_get(v, "shape");
     const struct json *offsets = json_get(v, "data_offsets");

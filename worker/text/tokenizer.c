@@ -24,7 +24,7 @@ static enum err_code check_model(const char *name, const struct json *root, stru
     if (!is_text(json_get(model, "type"), "WordPiece"))
         return err_set(err, ERR_INVALID,
                        "%s: model.type is \"%.32s\"; SkyJob reads \"WordPiece\" only", name,
-                       json_string(json_get(model, "type"), ""));
+                       json_text(model, "type"));
     if (!is_text(json_get(model, "unk_token"), "[UNK]") ||
         !is_text(json_get(model, "continuing_subword_prefix"), "##"))
         return err_set(err, ERR_INVALID,
@@ -91,7 +91,7 @@ enum err_code tokenizer_vocab(const char *name, const struct json *root, struct 
     /* A token that was added later is cut out of the text before WordPiece sees it, which SkyJob
      * does not do. Those of the vocabulary are [CLS] and its like. */
     for (; added && rc == ERR_OK; added = json_next(added)) {
-        const char *token = json_string(json_get(added, "content"), "");
+        const char *token = json_text(added, "content");
 
         if (vocab_find(&vocab, token, strlen(token)) < 0)
             rc = err_set(err, ERR_INVALID,

@@ -62,8 +62,7 @@ static void assert_same_bounds(const struct json *v, const struct field *f)
         assert_int_equal(json_i64(json_get(v, "minimum"), -1), (int64_t)f->min);
         assert_int_equal(json_i64(json_get(v, "maximum"), -1), (int64_t)f->max);
         if (!f->words)
-            assert_string_equal(json_string(json_get(v, "format"), ""),
-                                f->kind == FIELD_INT ? "int32" : "int64");
+            assert_string_equal(json_text(v, "format"), f->kind == FIELD_INT ? "int32" : "int64");
     }
 }
 
@@ -71,7 +70,7 @@ static void assert_same_bounds(const struct json *v, const struct field *f)
 static void assert_same_decimal(const struct json *v, const struct field *f)
 {
     const struct json *rule = json_first(json_get(v, "x-kubernetes-validations"));
-    const char *text = json_string(json_get(rule, "rule"), "");
+    const char *text = json_text(rule, "rule");
     const char *bound = strstr(text, "double(self) <= ");
 
     assert_non_null(json_get(v, "pattern"));
@@ -103,8 +102,8 @@ static void assert_same_default(const struct json *v, const struct field *f)
 
 static void assert_same_list(const struct json *v, const struct field *f)
 {
-    assert_string_equal(json_string(json_get(v, "type"), ""), "array");
-    assert_string_equal(json_string(json_get(v, "x-kubernetes-list-type"), ""), "atomic");
+    assert_string_equal(json_text(v, "type"), "array");
+    assert_string_equal(json_text(v, "x-kubernetes-list-type"), "atomic");
     assert_int_equal(json_i64(json_get(v, "minItems"), -1), (int64_t)f->min);
     assert_int_equal(json_i64(json_get(v, "maxItems"), -1), (int64_t)f->max);
     assert_int_equal(json_i64(json_path(v, "items.minLength"), -1), 1);
@@ -121,11 +120,11 @@ static void assert_same_stages(const struct json *v, const struct field *f)
     const struct json *stages = json_path(v, "items.properties.stages");
     const struct json *items = json_path(stages, "items.properties");
 
-    assert_string_equal(json_string(json_get(v, "type"), ""), "array");
+    assert_string_equal(json_text(v, "type"), "array");
     assert_int_equal(json_i64(json_get(v, "minItems"), -1), (int64_t)f->min);
     assert_int_equal(json_i64(json_get(v, "maxItems"), -1), (int64_t)f->max);
     assert_int_equal(json_count(json_path(v, "items.properties")), 1);
-    assert_string_equal(json_string(json_get(stages, "type"), ""), "array");
+    assert_string_equal(json_text(stages, "type"), "array");
     assert_int_equal(json_i64(json_get(stages, "minItems"), -1), 1);
     assert_int_equal(json_i64(json_get(stages, "maxItems"), -1), SPEC_STAGES_MAX);
     assert_int_equal(json_count(items), 3);
@@ -134,7 +133,7 @@ static void assert_same_stages(const struct json *v, const struct field *f)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         const struct json *count = json_get(items, counts[i].name);
 
-        assert_string_equal(json_string(json_get(count, "type"), ""), "integer");
+        assert_string_equal(json_text(count, "type"), "integer");
         assert_int_equal(json_i64(json_get(count, "minimum"), -1), 1);
         assert_int_equal(json_i64(json_get(count, "maximum"), -1), counts[i].max);
     }
@@ -156,26 +155,24 @@ static void check_field(void **state)
         return;
     }
     if (f->kind == FIELD_HASH) { /* test_pods.c has the rest */
-        assert_string_equal(json_string(json_get(v, "type"), ""),
-                            json_get(v, "items") ? "array" : "object");
+        assert_string_equal(json_text(v, "type"), json_get(v, "items") ? "array" : "object");
         return;
     }
     if (f->kind == FIELD_OBJECT) { /* that only has to be there */
-        assert_string_equal(json_string(json_get(v, "type"), ""), "object");
+        assert_string_equal(json_text(v, "type"), "object");
         assert_int_equal(f->fields[0].kind, FIELD_END);
         assert_null(json_get(v, "properties"));
         return;
     }
     if (is_integer && f->words) {
         assert_true(json_bool(json_get(v, "x-kubernetes-int-or-string"), false));
-        assert_string_equal(json_string(json_get(v, "pattern"), ""), "^Auto$");
+        assert_string_equal(json_text(v, "pattern"), "^Auto$");
         assert_string_equal(f->words[0], "Auto");
         assert_null(f->words[1]);
     } else {
-        assert_string_equal(json_string(json_get(v, "type"), ""), is_integer ? "integer"
-                                                                  : f->kind == FIELD_BOOL
-                                                                      ? "boolean"
-                                                                      : "string");
+        assert_string_equal(json_text(v, "type"), is_integer              ? "integer"
+                                                  : f->kind == FIELD_BOOL ? "boolean"
+                                                                          : "string");
     }
     assert_same_bounds(v, f);
     assert_same_default(v, f);
@@ -202,7 +199,7 @@ static void walk(const struct json *v, const char *prefix, bool check_table, int
         const struct json *inner = json_get(p, "items") ? json_get(p, "items") : p;
 
         (void)snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", json_key(p));
-        if (strlen(json_string(json_get(p, "description"), "")) < 10)
+        if (strlen(json_text(p, "description")) < 10)
             fail_msg("%s has no description", path);
         if (json_get(inner, "properties") && !is_in_table(path))
             walk(inner, path, check_table, depth + 1);
@@ -221,9 +218,8 @@ static void assert_same_number(const struct field *f, const struct json *v)
 {
     const struct json *max = json_get(v, "maximum");
 
-    assert_string_equal(json_string(json_get(v, "type"), ""), "integer");
-    assert_string_equal(json_string(json_get(v, "format"), ""),
-                        f->kind == FIELD_INT ? "int32" : "int64");
+    assert_string_equal(json_text(v, "type"), "integer");
+    assert_string_equal(json_text(v, "format"), f->kind == FIELD_INT ? "int32" : "int64");
     assert_int_equal(json_i64(json_get(v, "minimum"), -1), (int64_t)f->min);
     if (max) /* the others have the bounds of their type */
         assert_int_equal(json_i64(max, -1), (int64_t)f->max);
@@ -238,7 +234,7 @@ static void assert_same_status(const struct field *fields, const struct json *ob
 
     for (const struct field *f = fields; f->kind != FIELD_END; f++, n++) {
         const struct json *v = f->key[0] ? json_get(properties, f->key) : object;
-        const char *type = json_string(json_get(v, "type"), "");
+        const char *type = json_text(v, "type");
 
         if (!v)
             fail_msg("status has %s, the CRD does not", f->key);
@@ -249,7 +245,7 @@ static void assert_same_status(const struct field *fields, const struct json *ob
             assert_int_equal(json_i64(json_get(v, "minLength"), 0), (int64_t)f->min);
             break;
         case FIELD_TIME:
-            assert_string_equal(json_string(json_get(v, "format"), ""), "date-time");
+            assert_string_equal(json_text(v, "format"), "date-time");
             break;
         case FIELD_BOOL:
             assert_string_equal(type, "boolean");
@@ -295,7 +291,7 @@ static void crd_names_the_states_of_a_job(void **state)
                  : i == STATUS_STATES - 1 ? " or "
                                           : ", ",
                  status_states[i]);
-    assert_non_null(strstr(json_string(json_get(v, "description"), ""), words));
+    assert_non_null(strstr(json_text(v, "description"), words));
 }
 
 /* A column over a path that does not exist is empty for ever. */
@@ -307,7 +303,7 @@ static void crd_columns_show_fields_of_their_type(void **state)
 
     (void)state;
     for (; column; column = json_next(column), n++) {
-        const char *path = json_string(json_get(column, "jsonPath"), "");
+        const char *path = json_text(column, "jsonPath");
         const struct json *v = schema();
 
         if (strncmp(path, ".metadata.", strlen(".metadata.")) == 0)
@@ -320,7 +316,7 @@ static void crd_columns_show_fields_of_their_type(void **state)
             v = json_get(json_get(v, "properties"), part);
         }
         assert_string_equal(json_string(json_get(v, "type"), "(missing)"),
-                            json_string(json_get(column, "type"), ""));
+                            json_text(column, "type"));
     }
     assert_int_equal(n, 11);
 }

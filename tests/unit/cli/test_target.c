@@ -14,7 +14,7 @@ static enum err_code run(void *ctx, struct target *t, struct err *err)
     if (rc == ERR_OK)
         (void)printf("%s/%s is %s\n", t->namespace, t->name, status.state);
     if (rc == ERR_OK && ctx) {
-        (void)printf("uid %s\n", json_string(json_path(object, "metadata.uid"), ""));
+        (void)printf("uid %s\n", json_text(object, "metadata.uid"));
         json_free(object);
         rc = target_annotate(t, "skyjob.dev/a", "b", err);
     }

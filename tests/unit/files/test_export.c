@@ -154,14 +154,14 @@ static void export_config_is_what_transformers_reads(void **state)
     config = read_json(scratch_path("config/config.json"));
     assert_string_equal(json_string(json_first(json_get(config, "architectures")), ""),
                         "BertForSequenceClassification");
-    assert_string_equal(json_string(json_get(config, "model_type"), ""), "bert");
+    assert_string_equal(json_text(config, "model_type"), "bert");
     assert_int_equal(json_i64(json_get(config, "hidden_size"), 0), 4);
     assert_int_equal(json_i64(json_get(config, "num_hidden_layers"), 0), 2);
     assert_int_equal(json_i64(json_get(config, "num_attention_heads"), 0), 2);
     assert_int_equal(json_i64(json_get(config, "intermediate_size"), 0), 8);
     assert_int_equal(json_i64(json_get(config, "max_position_embeddings"), 0), 6);
     assert_int_equal(json_i64(json_get(config, "vocab_size"), 0), 11);
-    assert_string_equal(json_string(json_path(config, "id2label.1"), ""), "entailment");
+    assert_string_equal(json_text(config, "id2label.1"), "entailment");
     assert_int_equal(json_i64(json_path(config, "label2id.neutral"), 0), 2);
     assert_true(json_double(json_get(config, "layer_norm_eps"), 0) == 1e-12);
     assert_int_equal(json_i64(json_get(config, "pad_token_id"), 0), 3);
@@ -219,7 +219,7 @@ static void export_head(void **state)
     json = read_json(scratch_path("head/config.json"));
     assert_string_equal(json_string(json_first(json_get(json, "architectures")), ""),
                         head->class_name);
-    assert_string_equal(json_string(json_get(json, "problem_type"), ""), head->problem);
+    assert_string_equal(json_text(json, "problem_type"), head->problem);
     assert_int_equal(json_count(json_get(json, "id2label")), head->label[0] ? head->labels : 0);
     for (int i = 0; i < head->labels && head->label[0]; i++) {
         char id[12];

@@ -284,8 +284,7 @@ static void on_skipped(void *ctx, const struct json *identity, const struct err 
 
     (void)ctx;
     assert_true(e->text[0] != '\0');
-    (void)snprintf(told + n, sizeof told - n, "?%s ",
-                   json_string(json_path(identity, "metadata.name"), ""));
+    (void)snprintf(told + n, sizeof told - n, "?%s ", json_text(identity, "metadata.name"));
 }
 
 static void begin(const struct loopback_reply *replies, size_t n)

@@ -81,7 +81,7 @@ static void check_sent(size_t i)
     assert_string_equal(end.ca, buf_text(&ca.certificate));
     assert_int_equal(tls_identity_new(&end, &identity, NULL), ERR_OK);
     assert_string_equal(tls_identity_name(identity), NAME);
-    assert_string_equal(json_string(json_path(secret, "metadata.name"), ""), "reader");
+    assert_string_equal(json_text(secret, "metadata.name"), "reader");
     tls_identity_free(identity);
     json_free(secret);
 }
