@@ -250,8 +250,9 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(INTEGRATION)
 
-test-faults: deps-cluster ## faults at every step, call and event (hours)
+test-faults: deps-cluster ## faults at every step, call and event (hours; OUT/faults.log tells how far it is)
 	@$(SUBMAKE) all sample support $(REVISIONS)
+	@rm -f $(OUT)/faults.log
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind' 'events may come twice'

@@ -11,9 +11,10 @@
  *     after 2 POST pods        its answer has arrived, and the operator dies without seeing it
  *     repeat 2 MODIFIED pods   the second event of this kind comes twice
  *     hold 2 MODIFIED pods     it and what follows on its watch come HOLD_MS later
- *     lose 2 MODIFIED pods     it is lost, and so are those before the list that the operator has
- * to make then: the watch ends with 410 Gone before each              the first call of every kind
- * for which FAULT_LOG has no death yet; likewise with the others
+ *     lose 2 MODIFIED pods     it is lost, and so are those before the list that has to be made
+ *                              then: the watch ends with 410 Gone
+ *     before each              the first call of every kind for which FAULT_LOG has no death yet;
+ *                              likewise with the others
  *
  * With CLOCK_OFF_S its wall clock is that many seconds off.
  *
