@@ -138,12 +138,15 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
-        bench-scale bench-sync try demo demo-down images release check-debian13 check-arm64 sample support check format format-check lint layers purity hardening unit-nn clean deps-build deps-cluster deps-check deps-browser
+.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager \
+        test-prometheus-operator test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench \
+        bench-smoke bench-placement bench-replace bench-scale bench-sync try demo demo-down images release \
+        check-debian13 check-arm64 sample support check format format-check lint layers purity hardening \
+        unit-nn clean deps-build deps-cluster deps-check deps-browser
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 26
 
 # --- libraries ---
 $(OUT)/obj/%.o: %.c VERSION Makefile
@@ -250,7 +253,7 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(INTEGRATION)
 
-test-faults: deps-cluster ## faults at every step, call and event (hours; OUT/faults.log tells how far it is)
+test-faults: deps-cluster ## faults at every step, call and event (hours; see build/release/faults.log)
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@rm -f $(OUT)/faults.log
 	@FAULTS=all $(REVISIONS) '*five_faults*'
@@ -266,6 +269,11 @@ test-cert-manager: deps-cluster ## certificates of the real cert-manager's CA, w
 	@hack/cluster/build.sh cert-manager
 	@$(SUBMAKE) all sample support
 	@tests/integration/cert-manager.sh
+
+test-prometheus-operator: deps-cluster ## monitors as the real Prometheus Operator reads them, which is built first (minutes)
+	@hack/cluster/build.sh prometheus-operator
+	@$(SUBMAKE) all sample support
+	@tests/integration/prometheus-operator.sh
 
 test-browser: deps-browser ## the pages of `kubectl-skyjob report` in headless Chromium
 	@$(SUBMAKE) all

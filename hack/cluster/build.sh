@@ -8,6 +8,7 @@
 #   hack/cluster/build.sh scale     kwok, which makes believe that nodes and pods are there
 #   hack/cluster/build.sh kueue     Kueue, which queues jobs for quota
 #   hack/cluster/build.sh cert-manager  of cert-manager what keeps a CA
+#   hack/cluster/build.sh prometheus-operator  and Prometheus, which as Debian has it finds no pods
 #
 # Needs nothing but the Go module proxy. The first time takes some 10 minutes on 2 cores; what is
 # there already in its right version is left alone. Two runs at once wait for each other.
@@ -15,7 +16,10 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 what=${1:-}
-case $what in envtest | cluster | tools | s3 | scale | kueue | cert-manager) ;; *) die "usage: $0 envtest|cluster|tools|s3|scale|kueue|cert-manager" ;; esac
+case $what in
+envtest | cluster | tools | s3 | scale | kueue | cert-manager | prometheus-operator) ;;
+*) die "usage: $0 envtest|cluster|tools|s3|scale|kueue|cert-manager|prometheus-operator" ;;
+esac
 
 export GOMODCACHE=$CACHE/gomod GOCACHE=$CACHE/gocache GOWORK=off
 export CGO_ENABLED=0 GOFLAGS="-mod=mod -trimpath -buildvcs=false"
@@ -25,12 +29,14 @@ KUBERNETES=$CACHE/src/kubernetes-$K8S_VERSION
 declare -A version_of=(
     [etcd]=$ETCD_VERSION [coredns]=$COREDNS_VERSION [local-path-provisioner]=$LOCAL_PATH_VERSION
     [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION [kwok]=$KWOK_VERSION
-    [kueue]=$KUEUE_VERSION [cert-manager]=$CERT_MANAGER_VERSION)
+    [kueue]=$KUEUE_VERSION [cert-manager]=$CERT_MANAGER_VERSION [prometheus-operator]=$PROMETHEUS_OPERATOR_VERSION
+    [prometheus]=$PROMETHEUS_VERSION)
 
 wanted() {
     local tool
     [ "$what" != s3 ] || { echo versitygw; return; }
     [[ $what != @(kueue|cert-manager) ]] || { echo "$what"; return; }
+    [ "$what" != prometheus-operator ] || { printf '%s\n' prometheus-operator prometheus; return; }
     [ "$what" != scale ] || { printf '%s\n' kube-scheduler kwok; return; }
     [ "$what" = tools ] || printf '%s\n' etcd kube-apiserver kube-controller-manager
     [ "$what" != cluster ] || printf '%s\n' kube-scheduler kube-proxy kubelet kubeadm \
@@ -181,6 +187,8 @@ package_of() {
     versitygw) echo github.com/versity/versitygw/cmd/versitygw ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
     kueue) echo sigs.k8s.io/kueue/cmd/kueue ;;
+    prometheus-operator) echo github.com/prometheus-operator/prometheus-operator/cmd/operator ;;
+    prometheus) echo github.com/prometheus/prometheus/cmd/prometheus ;;
     *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
 }
@@ -203,8 +211,8 @@ compile() { # compile LABEL LDFLAGS NAME...   in the module of the working direc
     STEP_PROGRESS=packages_done run $((stale / 5 + 4 * $#)) "$label" \
         go build -v -ldflags "$ldflags" -o "$out/" "${packages[@]}"
     for name; do
-        # a program is named after its package, and that of etcd is "server"
-        [ -e "$out/$name" ] || mv "$out/server" "$out/$name"
+        # a program is named after its package: that of etcd is "server"
+        [ -e "$out/$name" ] || mv "$out"/* "$out/$name"
         mv "$out/$name" "$BIN/$name"
         printf '%s\n' "${version_of[$name]:-$K8S_VERSION}" >"$BIN/.$name.version"
     done
@@ -234,6 +242,10 @@ build() { # build NAME
     cert-manager) run 30 "Fetch cert-manager $CERT_MANAGER_VERSION" plain_sources cert-manager github.com/cert-manager/cert-manager \
         "$(package_of cert-manager)" ;;
     kueue) run 30 "Fetch Kueue $KUEUE_VERSION" plain_sources kueue sigs.k8s.io/kueue "$(package_of kueue)" ;;
+    prometheus-operator) run 30 "Fetch the Prometheus Operator $PROMETHEUS_OPERATOR_VERSION" plain_sources prometheus-operator \
+        github.com/prometheus-operator/prometheus-operator "$(package_of prometheus-operator)" ;;
+    prometheus) run 60 "Fetch Prometheus $PROMETHEUS_VERSION" plain_sources prometheus github.com/prometheus/prometheus \
+        "$(package_of prometheus)" ;;
     kwok) run 20 "Fetch kwok $KWOK_VERSION" plain_sources kwok sigs.k8s.io/kwok "$(package_of kwok)" ;;
     coredns) run 20 "Fetch CoreDNS $COREDNS_VERSION" sources_beside_kubernetes coredns \
         github.com/coredns/coredns "$(package_of coredns)" '' ;;
@@ -254,7 +266,7 @@ kubernetes=() others=()
 for name in "${todo[@]}"; do
     if [ -n "${version_of[$name]:-}" ]; then others+=("$name"); else kubernetes+=("$name"); fi
 done
-if { [[ $what != @(s3|kueue|cert-manager) ]] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
+if { [[ $what != @(s3|kueue|cert-manager|prometheus-operator) ]] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
     run 30 "Fetch Kubernetes $K8S_VERSION" kubernetes_sources "${kubernetes[@]}"
 fi
 if [ ${#kubernetes[@]} -gt 0 ]; then
