@@ -139,10 +139,10 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager \
-        test-prometheus-operator test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short fuzzers bench \
-        bench-smoke bench-placement bench-replace bench-scale bench-sync try demo demo-down images release \
-        check-debian13 check-arm64 sample support check format format-check lint layers purity hardening \
-        unit-nn clean deps-build deps-cluster deps-check deps-browser
+        test-prometheus-operator test-dockerfile test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short \
+        fuzzers bench bench-smoke bench-placement bench-replace bench-scale bench-sync try demo demo-down images \
+        release check-debian13 check-arm64 sample support check format format-check lint layers purity \
+        hardening unit-nn clean deps-build deps-cluster deps-check deps-browser
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -274,6 +274,9 @@ test-prometheus-operator: deps-cluster ## monitors as the real Prometheus Operat
 	@hack/cluster/build.sh prometheus-operator
 	@$(SUBMAKE) all sample support
 	@tests/integration/prometheus-operator.sh
+
+test-dockerfile: deps-cluster ## what `docker build` makes, beside the images that are shipped (minutes)
+	@tests/e2e/dockerfile.sh
 
 test-browser: deps-browser ## the pages of `kubectl-skyjob report` in headless Chromium
 	@$(SUBMAKE) all
