@@ -14,14 +14,9 @@ finish() {
     operator_finish
 }
 
-crds() {
-    kubectl apply --server-side -f "$CACHE/gomod/github.com/cert-manager/cert-manager@$CERT_MANAGER_VERSION/deploy/crds" >/dev/null &&
-        kubectl wait --for=condition=Established crd --all >/dev/null
-}
 # Rights and policies are as with these values, too.
 chart() {
-    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --skip-tests --set tls.certManager=true |
-        kubectl apply -f - >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null
+    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --skip-tests --set tls.certManager=true | install_operator
 }
 start_manager() {
     "$BIN/cert-manager" "$KUBECONFIG" >"$dir/cert-manager.log" 2>&1 &
@@ -50,7 +45,7 @@ renewed() {
 is_another() { [ "$(ca)" != "$1" ]; }
 is_trusted() { trusted "$1" | has "$(ca | base64 -d | sed -n 2p)"; }
 
-operator_set_up && crds && chart && start_agent 'n1,1,1Gi,50' 'n2,1,1Gi,50' && start_operator || exit 1
+operator_set_up && add_crds "$CACHE/gomod/github.com/cert-manager/cert-manager@$CERT_MANAGER_VERSION/deploy/crds" && chart && start_agent 'n1,1,1Gi,50' 'n2,1,1Gi,50' && start_operator || exit 1
 check 'without a CA no worker starts, and the operator makes none' waits
 check 'a job trains with certificates of the CA that cert-manager has made' trains_with_it
 check 'when cert-manager renews it, workers get certificates of the new one while they train' renewed

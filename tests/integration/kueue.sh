@@ -60,8 +60,7 @@ Y
 # It looks for a certificate of its metrics, which nobody asks for here, in a fixed folder.
 start_kueue() {
     mkdir -p "$certs" && kueue_config >"$dir/kueue.yaml" && kubectl create namespace kueue-system >/dev/null &&
-        kubectl apply --server-side -f "$CACHE/gomod/sigs.k8s.io/kueue@$KUEUE_VERSION/config/components/crd/bases" >/dev/null &&
-        kubectl wait --for=condition=Established crd --all >/dev/null &&
+        add_crds "$CACHE/gomod/sigs.k8s.io/kueue@$KUEUE_VERSION/config/components/crd/bases" &&
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kueue -addext 'subjectAltName=IP:127.0.0.1' \
             -keyout "$certs/tls.key" -out "$certs/tls.crt" 2>/dev/null || return
     unshare --map-root-user --mount sh -c "mount -t overlay overlay -o lowerdir=$dir/etc:/etc /etc && exec $BIN/kueue --config $dir/kueue.yaml --kubeconfig $KUBECONFIG" >"$dir/kueue.log" 2>&1 &

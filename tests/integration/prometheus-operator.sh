@@ -18,10 +18,6 @@ finish() {
 at_exit finish
 
 # --- the cluster ---
-crds() {
-    kubectl apply --server-side -f "$CACHE/gomod/github.com/prometheus-operator/prometheus-operator@$PROMETHEUS_OPERATOR_VERSION/example/prometheus-operator-crd" >/dev/null &&
-        kubectl wait --for=condition=Established crd --all >/dev/null
-}
 chart() {
     cat >"$dir/values.yaml" <<Y
 crds: {enabled: false}
@@ -33,8 +29,7 @@ metrics:
   alerts: {enabled: true}
   workers: {enabled: true, podMonitor: {enabled: true}}
 Y
-    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --skip-tests -f "$dir/values.yaml" |
-        kubectl apply -f - >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null
+    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --skip-tests -f "$dir/values.yaml" | install_operator
 }
 # What a kubelet, and the controllers of Secrets and of EndpointSlices, would make of it: nothing runs them here.
 scraper() {
@@ -65,7 +60,7 @@ Y
 
 # --- Prometheus ---
 start_writer() {
-    KUBECONFIG=$KUBECONFIG "$BIN/prometheus-operator" --kubelet-endpoints=false --web.listen-address "127.0.0.1:$((port + 1))" >"$dir/writer.log" 2>&1 &
+    "$BIN/prometheus-operator" --kubelet-endpoints=false --web.listen-address "127.0.0.1:$((port + 1))" >"$dir/writer.log" 2>&1 &
     writer=$!
     admin_token >"$dir/token"
     kubectl create -f - >/dev/null <<Y
@@ -83,10 +78,10 @@ spec:
   apiserverConfig: {host: "$(sed -n 's/.*server: //p' "$KUBECONFIG")", bearerTokenFile: $dir/token, tlsConfig: {caFile: $dir/api/certs/apiserver.crt}}
 Y
 }
-data_of() { # data_of KIND SELECTOR FOLDER: files of all objects, as a kubelet would mount them
+data_of() { # data_of KIND PREFIX FOLDER: files of all objects whose name begins so, as a kubelet would mount them
     local key value
     mkdir -p "$3"
-    kubectl -n skyjob-system get "$1" -o json | jq -r --arg name "$2" '.items[] | select(.metadata.name | startswith($name)) |
+    kubectl -n skyjob-system get "$1" -o json | jq -r --arg prefix "$2" '.items[] | select(.metadata.name | startswith($prefix)) |
         (.kind == "Secret") as $is_encoded | .data | to_entries[] | "\(.key) \(.value | if $is_encoded then . else @base64 end)"' |
         while read -r key value; do base64 -d <<<"$value" >"$3/$key"; done
 }
@@ -122,7 +117,8 @@ workers() {
         finds skyjob_worker_revision '.namespace, .job, .slot' '[["default","busy","0"],["default","busy","1"]]'
 }
 
-operator_set_up && crds && chart && scraper && operator_pod && endpoints && start_agent 'n1,1,1Gi,50' 'n2,1,1Gi,50' && start_operator && start_writer || exit 1
+module=$CACHE/gomod/github.com/prometheus-operator/prometheus-operator@$PROMETHEUS_OPERATOR_VERSION
+operator_set_up && add_crds "$module/example/prometheus-operator-crd" && chart && scraper && operator_pod && endpoints && start_agent 'n1,1,1Gi,50' 'n2,1,1Gi,50' && start_operator && start_writer || exit 1
 check 'the Prometheus Operator takes the monitors, with all Secrets that they name' written
 check 'Prometheus takes the configuration, and every alert' starts
 check 'the operator is scraped as a pod and as an endpoint of its Service' operators

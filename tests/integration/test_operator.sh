@@ -991,7 +991,7 @@ ends_alike() {
         fi
     done <"$dir/positions"
     tell "$(wc -l <"$dir/positions") lives, $wrong of them wrong, $early without the fault"
-    [ "$wrong" = 0 ] && [ $((early * 4)) -lt "$(wc -l <"$dir/positions")" ]
+    [ "$wrong" = 0 ] && [ $((early * 10)) -lt "$(wc -l <"$dir/positions")" ]
 }
 dies_anywhere() { ends_alike "$dir/unharmed-calls" before after; }
 sees_badly() { ends_alike "$dir/unharmed-events" repeat hold lose; }

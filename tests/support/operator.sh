@@ -54,12 +54,18 @@ operator_manifest() {
     printf '%s\n' 'apiVersion: v1' 'kind: Namespace' 'metadata: {name: skyjob-system}'
     helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --set "crds.enabled=false,$chart_options"
 }
+install_operator() { # from standard input, but for its pods
+    kubectl apply -f - >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null
+}
 # The operator gets the rights that its manifest gives it, and no more.
 make_account() {
     local token
-    operator_manifest | kubectl apply -f - >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
+    operator_manifest | install_operator &&
         token=$(kubectl -n skyjob-system create token skyjob-operator --duration=4h) &&
         sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
+}
+add_crds() { # add_crds FOLDER: of another project
+    kubectl apply --server-side -f "$1" >/dev/null && kubectl wait --for=condition=Established crd --all >/dev/null
 }
 operator_set_up() {
     local sample=${SAMPLE:-build/sample/mnli}
