@@ -472,26 +472,81 @@ static void revisions_move_the_units_of_a_worker_that_leaves(void **state)
     forget(&straight);
 }
 
+#define LEFT_STEPS(n)                                                                              \
+    "{\"checkpoint\":{\"everySteps\":100000}," MEMBERS("MNLI",                                     \
+                                                       "\"steps\":" n ",\"batchSize\":10") "}"
+
 /* None takes its units, and the second signal ends it: little is lost. */
+static struct crew_params left_params(const char *spec, int64_t kill_again_step)
+{
+    return (struct crew_params){.spec = spec,
+                                .n_cuts = 1,
+                                .cuts = &saved_cut,
+                                .has_checkpoints = true,
+                                .kill_slot = 1,
+                                .kill_signal = SIGTERM,
+                                .kill_step = 1,
+                                .kill_again_step = kill_again_step};
+}
+
 static void revisions_go_back_to_what_a_worker_that_leaves_has_saved(void **state)
 {
-    static const char saved_rarely[] = "{\"checkpoint\":{\"everySteps\":100000}," MEMBERS(
-        "MNLI", "\"steps\":400,\"batchSize\":10") "}";
-    static const struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 3}}};
-    struct outcome straight = run_straight(saved_rarely, &cut, NULL);
-    struct outcome left = run((struct crew_params){.spec = saved_rarely,
-                                                   .n_cuts = 1,
-                                                   .cuts = &cut,
-                                                   .has_checkpoints = true,
-                                                   .kill_slot = 1,
-                                                   .kill_signal = SIGTERM,
-                                                   .kill_step = 1,
-                                                   .kill_again_step = 100});
+    static const char spec[] = LEFT_STEPS("400");
+    struct outcome straight = run_straight(spec, &saved_cut, NULL);
+    struct outcome left = run(left_params(spec, 100));
 
     (void)state;
     assert_int_equal(left.crew.n_restores, 1);
     assert_int_equal(left.crew.n_started, 4);
     assert_in_range(left.crew.last_step, 1, 200);
+    assert_same(&left, &straight);
+    forget(&left);
+    forget(&straight);
+}
+
+/* The disk for checkpoints is away ... */
+struct lost_disk {
+    char points[96];
+    char away[96];
+    char log[96]; /* of a worker */
+    bool was_away;
+};
+
+/* ... until one could not be written. */
+static bool lose_disk_for_a_while(void *ctx)
+{
+    struct lost_disk *d = ctx;
+    struct buf log = {.max = (size_t)16 << 20};
+
+    if (!d->was_away) {
+        d->was_away = rename(d->points, d->away) == 0;
+    } else if (access(d->away, F_OK) == 0) {
+        assert_int_equal(file_read(d->log, &log, NULL), ERR_OK);
+        if (strstr(buf_text(&log), "the checkpoint cannot be written"))
+            assert_int_equal(rename(d->away, d->points), 0);
+        buf_deinit(&log);
+    }
+    return false; /* nothing is superseded */
+}
+
+static void revisions_save_again_what_a_worker_that_leaves_could_not_save(void **state)
+{
+    static const char spec[] = LEFT_STEPS("3000");
+    struct outcome straight = run_straight(spec, &saved_cut, NULL);
+    struct crew_params p = left_params(spec, 2600);
+    struct lost_disk disk = {.was_away = false};
+    struct outcome left;
+
+    (void)state;
+    (void)snprintf(disk.points, sizeof disk.points, "%s/run-%d/points", scratch, n_runs + 1);
+    (void)snprintf(disk.away, sizeof disk.away, "%s/run-%d/away", scratch, n_runs + 1);
+    (void)snprintf(disk.log, sizeof disk.log, "%s/run-%d/w1.log", scratch, n_runs + 1);
+    p.kill_step = 300;
+    p.supersedes = lose_disk_for_a_while;
+    p.ctx = &disk;
+    left = run(p);
+    assert_int_equal(left.crew.n_restores, 1);
+    assert_in_range(left.crew.last_step, 300, 2600);
     assert_same(&left, &straight);
     forget(&left);
     forget(&straight);
@@ -1166,6 +1221,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
         cmocka_unit_test(revisions_move_the_units_of_a_worker_that_leaves),
         cmocka_unit_test(revisions_go_back_to_what_a_worker_that_leaves_has_saved),
+        cmocka_unit_test(revisions_save_again_what_a_worker_that_leaves_could_not_save),
         cmocka_unit_test(revisions_survive_the_loss_of_any_one_node),
         cmocka_unit_test(revisions_without_two_neighbours_begin_again),
         cmocka_unit_test(revisions_go_back_further_when_a_copy_is_damaged),

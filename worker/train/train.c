@@ -52,10 +52,12 @@ static void note_saved(struct train *t)
 
 void train_settle_checkpoint(struct train *t, bool is_saved, bool has_failed)
 {
-    if (t->begun > 0 && has_failed)
+    if (t->begun > 0 && has_failed) {
         t->progress.saved.has_failed = true;
-    else if (t->begun > 0 && is_saved)
+        t->is_kept = false;
+    } else if (t->begun > 0 && is_saved) {
         note_saved(t);
+    }
     if (is_saved && t->begun > 0 && t->is_kept)
         atomic_store(&t->mailbox->has_saved, true);
     if (t->ordered.order == 0 || !(is_saved || has_failed))

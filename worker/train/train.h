@@ -48,7 +48,7 @@ struct train {
     int64_t saved_step; /* its step, or the session's first */
     int64_t begun;      /* the step of this session's last checkpoint; 0: none yet */
     bool is_leaving;    /* this worker is to end soon: noted in the log ... */
-    bool is_kept;       /* ... and a checkpoint was begun since then */
+    bool is_kept;       /* ... and a checkpoint was begun since then, and has not failed */
     int64_t wanted;     /* an order for a checkpoint, which this step's STEP_SUM has; 0: none */
     struct progress_ordered ordered; /* it is being written; order 0: none is. The leader's */
     int64_t evaluated; /* the newest step whose evaluation is over, in an earlier session too: a

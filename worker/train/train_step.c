@@ -8,6 +8,8 @@
 #include "nn/optimizers.h"
 #include "train/cpu.h"
 
+#define RETRY_MS 1000 /* between two tries to write a last checkpoint */
+
 /* --- where the time goes --- */
 
 /* Within steps; evaluations are counted as a whole. */
@@ -258,6 +260,14 @@ static bool is_checkpoint_due(const struct train *t, int64_t steps_done)
     return clock_now_ms() - t->saved_ms >= (int64_t)spec->checkpoint.every_seconds * 1000;
 }
 
+/* One that is leaving wants a last checkpoint. If that fails, as when a bucket does not answer, it
+ * is tried again. */
+static bool is_last_checkpoint_due(const struct train *t)
+{
+    return t->checkpoint && t->is_leaving && !t->is_kept &&
+           (!t->progress.saved.has_failed || clock_now_ms() - t->saved_ms >= RETRY_MS);
+}
+
 /* The order for a checkpoint that has not been begun yet; 0: there is none. */
 static int64_t find_order(const struct train *t)
 {
@@ -347,7 +357,7 @@ static void add_own(struct train *t, int64_t step, struct message_sum *sum)
     sum->stage_ms[sum->n_stages++] = pace.median_ms;
     t->wanted = find_order(t);
     if ((train_is_leader(t) && is_checkpoint_due(t, step + 1)) || t->wanted > 0 ||
-        (t->checkpoint && t->is_leaving && !t->is_kept))
+        is_last_checkpoint_due(t))
         sum->wants_checkpoint = 1;
     if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
         sum->is_writing = 1;
