@@ -67,9 +67,15 @@ make_account() {
 add_crds() { # add_crds FOLDER: of another project
     kubectl apply --server-side -f "$1" >/dev/null && kubectl wait --for=condition=Established crd --all >/dev/null
 }
+# With less, workers keep no checkpoints on their nodes' disks (SPARE_DISK_PERCENT in control/manifest.c).
+has_room() {
+    local size free
+    read -r size free < <(df --output=size,avail "$dir" | tail -n 1)
+    [ $((100 * free / size)) -gt 15 ] || { echo "$((100 * free / size))% of the disk with $dir is free, and 16% must be: remove something, or set TMPDIR"; return 1; }
+}
 operator_set_up() {
     local sample=${SAMPLE:-build/sample/mnli}
-    hack/cluster/envtest.sh start "$dir/api" && kubectl apply -f manifests/crd >/dev/null && until_true 20 kubectl get sj &&
+    has_room && hack/cluster/envtest.sh start "$dir/api" && kubectl apply -f manifests/crd >/dev/null && until_true 20 kubectl get sj &&
         make_account || return
     mkdir "$dir/data"
     head -n 600 "$sample/train.tsv" >"$dir/data/train.tsv"
