@@ -109,6 +109,7 @@ finds() { # found, in time
     until_true 30 found "$@" && return
     found "$@"
     ask targets | jq -c '.data.activeTargets[] | [.scrapeUrl, .lastError]'
+    tail -n 20 "$dir/prometheus.log"
     return 1
 }
 operators() { finds 'skyjob_leader == 1' .job '[["skyjob-operator-metrics"],["skyjob-system/skyjob-operator"]]'; }
