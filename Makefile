@@ -138,7 +138,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults test-kueue test-cert-manager \
+.PHONY: all programs help test unit integration test-faults test-minors test-kueue test-cert-manager \
         test-prometheus-operator test-dockerfile test-browser valgrind storm e2e asan tsan milp fuzz fuzz-short \
         fuzzers bench bench-smoke bench-placement bench-replace bench-scale bench-sync try demo demo-down images \
         release check-debian13 check-arm64 sample support check format format-check lint layers purity \
@@ -259,6 +259,10 @@ test-faults: deps-cluster ## faults at every step, call and event (hours; see bu
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind' 'events may come twice'
+
+test-minors: deps-cluster ## what talks to an API server, on the last three minors of Kubernetes, which are built first (hours)
+	@$(SUBMAKE) all sample support
+	@tests/integration/minors.sh
 
 test-kueue: deps-cluster ## queued jobs with the real Kueue, which is built first (minutes)
 	@hack/cluster/build.sh kueue
