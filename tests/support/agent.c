@@ -312,6 +312,7 @@ static void step_all(struct agent *a)
 
         if (p->is_gone && p->phase != AGENT_RUNNING) {
             *place = p->next;
+            agent_pod_remove_volumes(p, &a->settings);
             agent_pod_free(p);
         } else {
             place = &p->next;

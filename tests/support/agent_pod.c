@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,23 @@ static void make_folders(const char *path)
         (void)mkdir(part, 0755);
     }
     (void)mkdir(path, 0755);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    (void)remove(path);
+    return 0;
+}
+
+void agent_pod_remove_volumes(const struct agent_pod *p, const struct agent_settings *settings)
+{
+    char path[POD_PATH_BYTES];
+
+    join(path, settings->folder, p->uid, "");
+    (void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* What a key of a volume is called in its folder: without `items` as in the object. NULL: it is not

@@ -70,6 +70,9 @@ MUST_CHECK enum err_code agent_pod_check_ready(struct agent_pod *p, struct kube_
 MUST_CHECK enum err_code agent_pod_block(struct agent_pod *p, struct kube_client *client,
                                          const char *status, struct err *err);
 
+/* Remove its volumes, but for claims: its object is gone. */
+void agent_pod_remove_volumes(const struct agent_pod *p, const struct agent_settings *settings);
+
 void agent_pod_free(struct agent_pod *p);
 
 #endif
