@@ -14,12 +14,16 @@
  *   DIR/kill/POD   kill it with SIGKILL
  *   DIR/logs/POD.log is what it printed; DIR/claims/NAME is the volume of a claim
  */
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent_pod.h"
@@ -30,6 +34,8 @@
 #include "kube/watch.h"
 
 #define NODES_MAX 64
+#define NET_FIRST 64 /* of the second octets of pods' addresses, 127.NET.x.y */
+#define N_NETS    128
 #define TICK_MS   30
 #define RETRY_MS  300
 #define GONE_MS   1000 /* for a process whose pod is gone already */
@@ -48,6 +54,7 @@ struct agent {
     int n_nodes;
     struct agent_node nodes[NODES_MAX];
     struct agent_pod *pods;
+    int net;
     int n_addresses;
 };
 
@@ -274,9 +281,7 @@ static enum err_code start_pod(struct agent *a, struct agent_pod *p, struct err 
     if (p->ip[0] == '\0') {
         int n = ++a->n_addresses;
 
-        /* A second octet of its own for every agent that runs at the same time. */
-        (void)snprintf(p->ip, sizeof p->ip, "127.%d.%d.%d", 64 + (int)(getpid() % 128),
-                       n / 250 % 250, 1 + n % 250);
+        (void)snprintf(p->ip, sizeof p->ip, "127.%d.%d.%d", a->net, n / 250 % 250, 1 + n % 250);
     }
     rc = agent_pod_start(p, a->client, &a->settings, err);
     p->next_ms = clock_now_ms() + RETRY_MS;
@@ -322,6 +327,27 @@ static void step_all(struct agent *a)
 
 /* --- main --- */
 
+/* Take a net that no other agent on this machine has: the abstract socket named after it is ours
+ * for as long as we run. The next agent begins with another one, as peers may still ask for old
+ * pods. */
+static enum err_code claim_net(int *out, struct err *err)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    for (int i = 0; fd >= 0 && i < N_NETS; i++) {
+        struct sockaddr_un name = {.sun_family = AF_UNIX};
+        int net = NET_FIRST + (int)((getpid() + i) % N_NETS);
+        int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skyjob-agent-%d", net);
+
+        if (bind(fd, (struct sockaddr *)&name,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0) {
+            *out = net;
+            return ERR_OK;
+        }
+    }
+    return err_set(err, ERR_IO, "a net for pods: %s", strerror(errno));
+}
+
 static bool add_node(struct agent *a, char *text)
 {
     struct agent_node *n = &a->nodes[a->n_nodes];
@@ -363,7 +389,7 @@ static enum err_code run(struct agent *a, struct err *err)
     struct kube_watch watch = {.client = a->client,
                                .ref.resource = &kube_pods,
                                .watcher = {.ctx = a, .on_change = on_change}};
-    enum err_code rc = ERR_OK;
+    enum err_code rc = claim_net(&a->net, err);
 
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         char path[POD_PATH_BYTES];
