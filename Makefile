@@ -227,7 +227,6 @@ INTEGRATION := $(wildcard tests/integration/test_*.sh)
 # Workers that are driven by revisions.
 REVISIONS      := $(OUT)/tests/integration/test_revisions
 LIBS_revisions := train nn files data text wire fleet http tls api base
-INTEGRATION    += $(REVISIONS)
 $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
         $(call lib,$(LIBS_revisions))
 	@mkdir -p $(@D)
@@ -244,21 +243,26 @@ export OUT
 
 test: deps-cluster ## unit and integration tests (real API server, real workers)
 	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS) $(BUCKET)
-	@TEST_TIMEOUT=2700 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
+	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
 
 integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
-	@TEST_TIMEOUT=2700 hack/run-tests.sh $(INTEGRATION)
+	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(INTEGRATION)
 
-test-faults: deps-cluster ## faults at every step, call and event (hours; see build/release/faults.log)
+test-faults: deps-cluster ## faults at every step, call and event, side by side (an hour; see build/release/faults.log)
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@rm -f $(OUT)/faults.log
-	@FAULTS=all $(REVISIONS) '*five_faults*'
-	@FAULTS=all $(REVISIONS) '*keep_the_best*'
-	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind' 'events may come twice'
+	@FAULTS=all $(SUBMAKE) --keep-going --output-sync=target faults-of-workers faults-at-calls faults-of-events
+faults-of-workers:
+	@$(REVISIONS) '*five_faults*'
+	@$(REVISIONS) '*keep_the_best*'
+faults-at-calls:
+	@tests/integration/test_operator.sh 'before and after each kind'
+faults-of-events:
+	@tests/integration/test_operator.sh 'events may come twice'
 
 test-minors: deps-cluster ## what talks to an API server, on the last three minors of Kubernetes, which are built first (hours)
 	@$(SUBMAKE) all sample support

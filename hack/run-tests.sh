@@ -5,29 +5,19 @@
 #   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program; RUN_UNDER=... an
 #                                       emulator for programs of another architecture
 #
-# A program that crashes, hangs or prints no result counts as one failure, whatever it printed
-# before. Of a program only what failed is shown, a script's output as it comes. Exits non-zero when
-# anything failed or nothing ran.
+# Programs run side by side, one for each processor, as many wait more than they compute; a script
+# runs alone, as some judge how workers share the processors. A program that crashes, hangs or prints
+# no result counts as one failure, whatever it printed before. Of a program only what failed is shown,
+# a script's output as it comes. Exits non-zero when anything failed or nothing ran.
 set -u
-passed=0 failed=0 skipped=0
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
-for program; do
-    case $program in
-    *.sh) # takes minutes: show its progress
-        echo "--- $program"
-        : >"$out" # what the program before has printed is not this one's
-        timeout "${TEST_TIMEOUT:-120}" "$program" >"$out" 2>&1 </dev/null &
-        # Not a pipe: that would stay open as long as any daemon the script has started.
-        tail --quiet --lines=+1 --follow --pid=$! "$out"
-        wait $!
-        rc=$?
-        ;;
-    *)
-        CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" ${RUN_UNDER:+"$RUN_UNDER"} "$program" >"$out" 2>&1 </dev/null
-        rc=$?
-        ;;
-    esac
+export OPENBLAS_NUM_THREADS=1 # our programs use no more, and those that it starts at first would spin
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+counts=$dir/counts # "PASSED FAILED SKIPPED", a line for each
+: >"$counts"
+
+count() { # count PROGRAM STATUS OUTPUT: fails if anything has failed
+    local program=$1 rc=$2 out=$3 ok skip bad
     ok=$(grep -c '^ok ' "$out")
     skip=$(grep -c '^not ok .* # SKIP ' "$out") # as cmocka puts it
     bad=$(($(grep -c '^not ok ' "$out") - skip))
@@ -35,11 +25,45 @@ for program; do
         bad=1
         echo "not ok - $program ended with status $rc after $ok passed tests"
     fi
+    echo "$ok $bad $skip" >>"$counts"
+    [ "$bad" -eq 0 ]
+}
+run_program() { # run_program PROGRAM OUTPUT
+    local said
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" ${RUN_UNDER:+"$RUN_UNDER"} "$1" >"$2" 2>&1 </dev/null
+    said=$(count "$1" $? "$2") || printf '%s\n' ${said:+"$said"} "--- $1" "$(<"$2")"
+}
+run_script() { # run_script SCRIPT OUTPUT: takes minutes, so its progress is shown
+    echo "--- $1"
+    : >"$2"
+    timeout "${TEST_TIMEOUT:-120}" "$1" >"$2" 2>&1 </dev/null &
+    # Not a pipe: that would stay open as long as any daemon the script has started.
+    tail --quiet --lines=+1 --follow --pid=$! "$2"
+    wait $!
+    count "$1" $? "$2"
+}
+
+n=0 running=0
+for program; do
+    n=$((n + 1))
     case $program in
-    *.sh) ;;
-    *) [ "$bad" -eq 0 ] || { echo "--- $program"; cat "$out"; } ;;
+    *.sh)
+        wait
+        running=0
+        run_script "$program" "$dir/$n"
+        continue
+        ;;
     esac
-    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    if [ "$running" -ge "$(nproc)" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    run_program "$program" "$dir/$n" &
+    running=$((running + 1))
 done
-echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+wait
+awk '{ passed += $1; failed += $2; skipped += $3 }
+    END {
+        printf "%d passed, %d failed%s\n", passed, failed, skipped ? ", " skipped " skipped" : ""
+        exit failed > 0 || passed == 0
+    }' "$counts"
