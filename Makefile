@@ -21,7 +21,7 @@ CC.tsan    := clang-14
 CC.arm64   := aarch64-linux-gnu-gcc
 AR.arm64   := aarch64-linux-gnu-ar
 OPT.release := -O2 -g
-OPT.clang   := -O2 -g
+OPT.clang   := -O0 # its warnings need no more, and nobody runs what it builds
 OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT.tsan    := -O1 -g -fsanitize=thread -D__SANITIZE_THREAD__ -fno-omit-frame-pointer
 OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
