@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 . tests/support/cluster.sh
 shared=$CACHE/cluster/shared
 volume='{persistentVolumeClaim: {claimName: shared}}'
-steps=600
+steps=300
 exec 3>&1 # comments, also of checks that pass
 
 complete() { k wait --for=condition=Complete "sj/$1" --timeout="${2:-300}s"; }
@@ -54,7 +54,7 @@ metadata: {name: $1}
 spec:
   model: {preset: BertTiny, vocabSize: 256, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: $steps, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 200}
+  training: {steps: $steps, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 100}
   placement: {strategy: Even, minStages: 2, maxStages: 2}
   checkpoint: {everySteps: 20, store: ${2:-$volume}}
   output: {persistentVolumeClaim: {claimName: shared, path: $1}}
