@@ -975,8 +975,8 @@ ends_alike() {
     cat "$dir/unharmed"
     case ${FAULTS:-} in
     '') printf '%s each\n' "${@:2}" ;;
-    before | after | repeat | hold | lose) positions "$1" "$FAULTS" ;;
-    *) echo "$FAULTS" ;;
+    *' '*) echo "$FAULTS" ;;
+    *) echo "$FAULTS each" && positions "$1" "$FAULTS" ;;
     esac >"$dir/positions"
     while read -r at; do
         if life "$at" >"$dir/disturbed" && cmp "$dir/unharmed" "$dir/disturbed"; then
