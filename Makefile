@@ -241,6 +241,7 @@ $(BUCKET): $(OUT)/obj/tests/integration/test_bucket.o $(call lib,$(LIBS_bucket))
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
+# test_revisions takes as long as all unit tests, so it begins with them.
 test: deps-cluster ## unit and integration tests (real API server, real workers)
 	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(UNIT_TESTS) $(INTEGRATION)

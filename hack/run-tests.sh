@@ -28,29 +28,30 @@ count() { # count PROGRAM STATUS OUTPUT: fails if anything has failed
     echo "$ok $bad $skip" >>"$counts"
     [ "$bad" -eq 0 ]
 }
-run_program() { # run_program PROGRAM OUTPUT
-    local said
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" ${RUN_UNDER:+"$RUN_UNDER"} "$1" >"$2" 2>&1 </dev/null
-    said=$(count "$1" $? "$2") || printf '%s\n' ${said:+"$said"} "--- $1" "$(<"$2")"
+run_program() {
+    local out said
+    out=$(mktemp -p "$dir")
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout "${TEST_TIMEOUT:-120}" ${RUN_UNDER:+"$RUN_UNDER"} "$1" >"$out" 2>&1 </dev/null
+    said=$(count "$1" $? "$out") || printf '%s\n' ${said:+"$said"} "--- $1" "$(<"$out")"
 }
-run_script() { # run_script SCRIPT OUTPUT: takes minutes, so its progress is shown
+run_script() { # takes minutes, so its progress is shown
+    local out
+    out=$(mktemp -p "$dir")
     echo "--- $1"
-    : >"$2"
-    timeout "${TEST_TIMEOUT:-120}" "$1" >"$2" 2>&1 </dev/null &
+    timeout "${TEST_TIMEOUT:-120}" "$1" >"$out" 2>&1 </dev/null &
     # Not a pipe: that would stay open as long as any daemon the script has started.
-    tail --quiet --lines=+1 --follow --pid=$! "$2"
+    tail --quiet --lines=+1 --follow --pid=$! "$out"
     wait $!
-    count "$1" $? "$2"
+    count "$1" $? "$out"
 }
 
-n=0 running=0
+running=0
 for program; do
-    n=$((n + 1))
     case $program in
     *.sh)
         wait
         running=0
-        run_script "$program" "$dir/$n"
+        run_script "$program"
         continue
         ;;
     esac
@@ -58,7 +59,7 @@ for program; do
         wait -n
         running=$((running - 1))
     fi
-    run_program "$program" "$dir/$n" &
+    run_program "$program" &
     running=$((running + 1))
 done
 wait
