@@ -263,9 +263,9 @@ faults-workers:
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 faults-before faults-after: faults-%:
-	@FAULTS=$* tests/integration/test_operator.sh 'before and after each kind'
+	@FAULTS=$* tests/integration/test_outage.sh 'before and after each kind'
 faults-repeat faults-hold faults-lose: faults-%:
-	@FAULTS=$* tests/integration/test_operator.sh 'events may come twice'
+	@FAULTS=$* tests/integration/test_outage.sh 'events may come twice'
 
 test-minors: deps-cluster ## what talks to an API server, on the last three minors of Kubernetes, which are built first (hours)
 	@$(SUBMAKE) all sample support

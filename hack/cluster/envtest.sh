@@ -7,7 +7,8 @@
 #   hack/cluster/envtest.sh pause DIR   ends them, and leaves what they know in DIR/etcd ...
 #   hack/cluster/envtest.sh resume DIR  ... from which they go on at the same address
 #
-# The API server gets the options in API_OPTIONS as well.
+# The API server gets the options in API_OPTIONS as well. CRDs in the folder $CRDS are there before the
+# controllers, so that the garbage collector knows owners of their kinds; of later ones it hears within 30 s.
 #
 # Any number may run at once, each in its own DIR and on ports of its own. There is no scheduler
 # and no kubelet: a pod stays Pending until the test writes its status. Owned objects are collected
@@ -18,7 +19,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 [ $# -eq 2 ] || die "usage: $0 start|stop|pause|resume DIR"
 command=$1
-dir=$(realpath -m "$2")
+dir=$(realpath -m "$2") crds=${CRDS:+$(realpath "$CRDS")}
 etcd=unix://etcd:1 # a socket in DIR: etcd wants the form of host:port, and takes it as a file name
 programs=(kube-controller-manager kube-apiserver etcd) # in the order of stopping
 
@@ -100,6 +101,12 @@ start_api() { # at $port
     wait_for 60 ask /readyz
 }
 
+add_crds() {
+    kubectl --kubeconfig "$dir/kubeconfig" apply -f "$crds" >/dev/null &&
+        # `wait` fails for a CRD that is so new that it has no conditions
+        wait_for 30 kubectl --kubeconfig "$dir/kubeconfig" wait --for=condition=Established crd --all --timeout=10s
+}
+
 start() {
     local try
     [ ! -e "$dir" ] || stop
@@ -118,6 +125,7 @@ start() {
         rm "$dir/kube-apiserver.pid"
     done
     write_kubeconfig
+    [ -z "$crds" ] || add_crds || give_up "the API server, with the CRDs of $crds,"
     start_controllers
 }
 

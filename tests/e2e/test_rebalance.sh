@@ -1,6 +1,6 @@
 #!/bin/bash
 # Units that move while a job trains, on a real cluster: the CPU quota of one worker is cut to a third in
-# mid-run and given back. And a replica that lags: for a while, and for good. That a move changes no bit is checked in tests/integration/test_operator.sh.
+# mid-run and given back. And a replica that lags: for a while, and for good. That a move changes no bit is checked in tests/integration/test_replan.sh.
 # Prints TAP. Leaves the cluster up.
 #
 #   WORKERS="0.5:2 0.5:2 0.5:2 0.5:2" tests/e2e/test_rebalance.sh   four nodes or more: the replicas have two stages each

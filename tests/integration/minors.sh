@@ -16,6 +16,6 @@ for version; do
     for part in gomod gocache; do ln -sfn "$cache/$part" "$SKYJOB_CACHE/$part"; done
     hack/cluster/build.sh envtest || exit
     echo "== Kubernetes $version"
-    TEST_TIMEOUT=2700 hack/run-tests.sh tests/integration/test_{chart,token,tenants,tls,metrics,operator}.sh || rc=1
+    TEST_TIMEOUT=2700 hack/run-tests.sh tests/integration/test_{chart,token,tenants,tls,metrics,operator,recovery,outage,probes}.sh || rc=1
 done
 exit "$rc"

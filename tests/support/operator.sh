@@ -65,7 +65,7 @@ make_account() {
         sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
 }
 add_crds() { # add_crds FOLDER: of another project
-    kubectl apply --server-side -f "$1" >/dev/null && kubectl wait --for=condition=Established crd --all >/dev/null
+    kubectl apply --server-side -f "$1" >/dev/null && until_true 30 kubectl wait --for=condition=Established crd --all
 }
 # With less, workers keep no checkpoints on their nodes' disks (SPARE_DISK_PERCENT in control/manifest.c).
 has_room() {
@@ -75,8 +75,7 @@ has_room() {
 }
 operator_set_up() {
     local sample=${SAMPLE:-build/sample/mnli}
-    has_room && hack/cluster/envtest.sh start "$dir/api" && kubectl apply -f manifests/crd >/dev/null && until_true 20 kubectl get sj &&
-        make_account || return
+    has_room && CRDS=manifests/crd hack/cluster/envtest.sh start "$dir/api" && until_true 20 kubectl get sj && make_account || return
     mkdir "$dir/data"
     head -n 600 "$sample/train.tsv" >"$dir/data/train.tsv"
     head -n 150 "$sample/dev_matched.tsv" >"$dir/data/dev_matched.tsv"
