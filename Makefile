@@ -196,7 +196,7 @@ LIBS_slow_link := base
 HOLLOW     := $(OUT)/tests/support/hollow
 LIBS_hollow := tls api base
 # Preloaded into a worker or the operator.
-PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link fault_at)
+PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link slow_send fault_at)
 WALK       := $(OUT)/tests/support/spec-walk
 LIBS_walk  := cli fleet kube http tls balance cluster api base
 support: $(AGENT) $(PROXY) $(THROTTLE) $(SLOW_LINK) $(HOLLOW) $(WALK) $(PRELOADS)
@@ -254,10 +254,10 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(INTEGRATION)
 
 FAULT_RUNS := $(addprefix faults-,workers before after repeat hold lose)
-test-faults: deps-cluster ## faults at every step, call and event, four at a time (an hour; see build/release/faults.log)
+test-faults: deps-cluster ## faults at every step, call and event, side by side (half an hour; see build/release/faults.log)
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@rm -f $(OUT)/faults.log
-	@$(MAKE) --no-print-directory -j4 --keep-going --output-sync=target $(FAULT_RUNS)
+	@$(MAKE) --no-print-directory -j6 --keep-going --output-sync=target $(FAULT_RUNS)
 .PHONY: $(FAULT_RUNS)
 faults-workers:
 	@FAULTS=all $(REVISIONS) '*five_faults*'

@@ -35,6 +35,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 {
+    pause_us=0
     operator_set_up && start_agent 'n1,1,2Gi,100' 'n2,1,2Gi,100' && start_operator &&
         model='layers: 12,' batch=128 steps=1000000 job long '  placement: {minStages: 2, maxStages: 2, rebalance: "Off"}' && trains long || exit 1
     alike=$(step_ms)

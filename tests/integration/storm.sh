@@ -112,7 +112,7 @@ went_back_to() { began | awk -F, -v after="$1" '$1 > after' | cut -d, -f 2 | sor
 
 # --- the two runs ---
 run_job() { # run_job NAME: until its first step
-    steps=$total kept "$1" "  checkpoint: {$often, store: $checkpoints}
+    model='layers: 2,' steps=$total kept "$1" "  checkpoint: {$often, store: $checkpoints}
   failurePolicy: {maxRestarts: 1000}" >/dev/null && until_true 120 last_step
     last_step >/dev/null || fail "the job $1 does not begin to train"
     start_us=$(now)
@@ -202,6 +202,7 @@ storm() {
 
 operator_set_up || exit 1
 nodes=('n1,1,2Gi,40' 'n2,1,2Gi,40' 'n3,1,2Gi,40' 'n4,1,2Gi,40' 'n5,1,2Gi,40') # alike, with one thread: all give the same bits
+pause_us=0 # its steps have their own size
 start_agent "${nodes[@]}"
 start_operator
 sleep 1

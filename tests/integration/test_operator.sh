@@ -194,7 +194,7 @@ first_step_in_time() { # Running is said within 5 s of the start of the last pod
     [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 10 ] && trains prompt
 }
 ignores_strangers() { # no answer without the key, which is nowhere but in its Secret and the pods' files
-    steps=400 job alien "$stages3" && trains alien || return
+    steps=700 job alien "$stages3" && trains alien || return
     local ip key order='{"revision":1}'
     for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
         [ "$(curl -s "http://$ip:7070/v1/status")" = 'not authenticated' ] && curl -sf "http://$ip:7072/healthz" &&
@@ -206,7 +206,7 @@ ignores_strangers() { # no answer without the key, which is nowhere but in its S
         ! kubectl get sj,pods,configmaps,events -o yaml | has "$key"
 }
 attacked_early() { # a revision of someone else comes first, and idle connections fill the control ports
-    steps=60 job early "$stages3" && until_true 20 has_pods early 3 || return
+    job early "$stages3" && until_true 20 has_pods early 3 || return
     kill -STOP "$operator"
     local ip attackers=() rc=0
     until_true 20 have_addresses 3 || rc=1
@@ -228,7 +228,7 @@ foreign_key() { # a Secret of that name that is not the job's is left alone
         kubectl delete secret taken-key && completes taken
 }
 ends_early() { # with a learning rate that is far too high
-    steps=400 train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
+    model='layers: 2,' batch=16 steps=400 train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
         kept early '  checkpoint: {everySteps: 50, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && completes early || return
     field early '{.status.progress}{"\n"}{.status.message}'
     local step best
@@ -253,7 +253,8 @@ not_suspended() { # its checkpoints would go with its pods
 expires() { job brief '  ttlSecondsAfterFinished: 3' && completes brief && until_true 15 is_gone brief && until_true 10 nothing_of brief; }
 is_gone() { [ -z "$(kubectl get sj "$1" -o name --ignore-not-found)" ]; }
 misses_deadlines() {
-    steps=9000 job slow '  activeDeadlineSeconds: 9' && trains slow && kubectl wait --for=condition=Failed sj/slow --timeout=30s &&
+    steps=9000 job slow "$stages3
+  activeDeadlineSeconds: 9" && trains slow && kubectl wait --for=condition=Failed sj/slow --timeout=30s &&
         is slow Failed 'True DeadlineExceeded' && until_true 10 none_run || return
     job lonely '  placement: {minStages: 9, maxStages: 9}
   failurePolicy: {startDeadlineSeconds: 3}' && kubectl wait --for=condition=Failed sj/lonely --timeout=30s &&
@@ -420,8 +421,8 @@ reads_sizes() { # they come from the files, also for probes and a later operator
     claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins || return
     unsized reads model '' ', probePolicy: Always' && completes reads && [ "$(readers_of reads)" = 1 ] || return
-    field reads '{.status.model}' && [ "$(field reads '{.status.model.hiddenSize} {.status.model.layers} {.status.model.vocabSize}')" = '128 2 3000' ] &&
-        document "$(prefix reads)-r1" | jq -e '.plan.spec.model.hiddenSize == 128' &&
+    field reads '{.status.model}' && [ "$(field reads '{.status.model.hiddenSize} {.status.model.layers} {.status.model.vocabSize}')" = '32 2 3000' ] &&
+        document "$(prefix reads)-r1" | jq -e '.plan.spec.model.hiddenSize == 32' &&
         [ -z "$(kubectl get pod "$(prefix reads)-model" -o name --ignore-not-found)" ] || return
     kubectl get sj reads -o yaml | sed '/^status:/,$d' >"$dir/reads.yaml"
     "$OUT/bin/kubectl-skyjob" plan -f "$dir/reads.yaml" -o json | jq -e '.stages | length == 2' || return
@@ -442,7 +443,7 @@ $stages3" && completes begins || return
     kill_operator KILL
     unsized tricked model && fake tricked "$(prefix tricked)-model" "$role" "$sizes"
     start_operator
-    completes tricked && has_event "NameTaken: Pod $(prefix tricked)-model is not the reader" && [ "$(field tricked '{.status.model.hiddenSize}')" = 128 ]
+    completes tricked && has_event "NameTaken: Pod $(prefix tricked)-model is not the reader" && [ "$(field tricked '{.status.model.hiddenSize}')" = 32 ]
 }
 has_pods() { [ "$(kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot" -o name | wc -l)" = "$2" ]; }
 skips_steps() { # a decay of ten times the weights lets them grow until they overflow
@@ -458,7 +459,7 @@ $stages3" && completes keeps && [ -s "$dir/agent/claims/out/model/config.json" ]
         [ -s "$dir/agent/claims/out/model/model.safetensors.index.json" ]
 }
 goes_on() { # a job that hardly learns judges like the one it starts from, cut another way
-    local from='from: {persistentVolumeClaim: {claimName: out, path: model}},'
+    local from="$small from: {persistentVolumeClaim: {claimName: out, path: model}},"
     claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  placement: {minStages: 2, maxStages: 2}' && completes more || return
     field more '{.status.progress}'

@@ -39,13 +39,13 @@ loses_operator() {
 }
 start_later_operator() { local operator_options=(--worker-image missing:1) && start_operator; }
 operator_away() { # a pod is lost, and the job ends, while nobody looks
-    steps=300 job alone "$stages3" && trains alone || return
+    steps=700 job alone "$stages3" && trains alone || return
     kill_operator TERM
     kubectl delete "$(worker_pod alone 0)" --grace-period=1 >/dev/null
     start_later_operator
     until_true 30 revision_is alone 2 && until_true 30 is alone Running 'True Training' || return
     kill_operator KILL
-    until_true 60 grep -q '"msg":"evaluated","step":300,' "$dir"/agent/logs/alone-* || return
+    until_true 60 grep -q '"msg":"evaluated","step":700,' "$dir"/agent/logs/alone-* || return
     start_operator
     completes alone && [ "$(field alone '{.status.revision}')" = 2 ]
 }
@@ -106,7 +106,7 @@ snapshot() {
 }
 restored() {
     stages=$stages2 long_one kept old && trains old && snapshot &&
-        steps=20000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
+        steps=1000000 job young '  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' && trains young && kubectl delete "$(worker_pod old 1)" --wait=false &&
         until_true 30 revision_is old 2 && trains old 200 && restore &&
         until_true 60 no_workers_of young && completes old 180 && long_one as_undisturbed old
 }
@@ -130,15 +130,14 @@ keep_operator() { # keep_operator POSITION: see tests/support/fault_at.c
     done
 }
 # life POSITION: a job of three workers that loses one. Prints what is there in the end, without what
-# is the job's own in its names. The model is so small that workers wait more than they compute: lives
-# may run side by side.
+# is the job's own in its names.
 life() {
     local rc=0
     rm -f "$dir/calls" "$dir/calls.events"
     kill_operator TERM
     keep_operator "$1" 2>/dev/null &
     operator=$!
-    { model='hiddenSize: 32, attentionHeads: 2, feedForwardSize: 64,' batch=8 steps=2000 job life "$stages3" && trains life &&
+    { steps=300 job life "$stages3" && until_true 60 grep -q '"msg":"stage ready"' "$dir/agent/logs/$(prefix life)-w0-1.log" &&
         kubectl delete "$(worker_pod life 1)" --wait=false && completes life; } >&2 || rc=1
     until_true 20 settled life >&2 || rc=1
     end_of life
@@ -170,7 +169,7 @@ one_operator() {
 # takes_over SIGNAL SECONDS: the leader gets the signal in mid-run, and the other one leads within that time.
 takes_over() {
     local first
-    two_operators && steps=${steps:-1200} job led "$stages3" && trains led && first=$(holder) && [ ! -e "$dir/spare-calls" ] && kill "-$1" "$operator" &&
+    two_operators && steps=1200 job led "$stages3" && trains led && first=$(holder) && [ ! -e "$dir/spare-calls" ] && kill "-$1" "$operator" &&
         until_true "$2" leads_other "$first" && completes led && field led '{.status.revision} {.status.restarts}' | has '^1 0$' &&
         kubectl -n skyjob-system get events | has "$(holder) became leader"
 }

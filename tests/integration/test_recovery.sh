@@ -77,7 +77,7 @@ loses_key() { # a new worker cannot mount what is gone, and the others have the 
         completes keyless && [ "$(field keyless '{.status.restarts}')" = 0 ] && kubectl get secret keyless-key && [ "$(workers_of keyless)" = 'w0-1 w1-2 w2-1 ' ]
 }
 loses_process() {
-    steps=400 job crash "$stages3" && trains crash || return
+    steps=700 job crash "$stages3" && trains crash || return
     touch "$dir/agent/kill/$(prefix crash)-w2-1"
     until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
         completes crash && has_event 'Recovering: Revision 2 goes on from step 0' && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
@@ -165,7 +165,8 @@ goes_on_from_another() { # which was deleted, on fewer nodes; one with other dat
 }
 on_command() { # also when the operator dies before it has told what became of it
     local text step points
-    claim out ReadWriteMany && steps=700 job asked '  checkpoint: {keep: 9, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && trains asked || return
+    claim out ReadWriteMany && steps=700 job asked "$stages3
+  checkpoint: {keep: 9, store: {persistentVolumeClaim: {claimName: out, path: points}}}" && trains asked || return
     points=$dir/agent/claims/out/points/$(prefix asked)
     text=$("$OUT/bin/kubectl-skyjob" checkpoint asked) || return
     echo "$text"
@@ -181,7 +182,8 @@ on_command() { # also when the operator dies before it has told what became of i
     ls "$points"
     [ "$(find "$points" -mindepth 1 -maxdepth 1 | wc -l)" = 3 ] && # the last is of the last step
         ! "$OUT/bin/kubectl-skyjob" checkpoint asked 2>"$dir/text" && grep 'is Complete: there is nothing to write' "$dir/text" || return
-    steps=300 job homeless '  checkpoint: {mode: Never}' && trains homeless && ! "$OUT/bin/kubectl-skyjob" checkpoint homeless 2>"$dir/text" &&
+    steps=700 job homeless "$stages3
+  checkpoint: {mode: Never}" && trains homeless && ! "$OUT/bin/kubectl-skyjob" checkpoint homeless 2>"$dir/text" &&
         grep 'the job has no store for them. Set spec.checkpoint.store' "$dir/text" && has_event CheckpointImpossible
 }
 written_later() { [ "$(field "$1" '{.status.requestedCheckpoint.step}')" -gt "$2" ]; }
@@ -232,7 +234,8 @@ goes_on_in_a_bucket() { # from another job's checkpoints, on fewer nodes
     has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && as_undisturbed heir
 }
 gives_up() {
-    steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
+    steps=4000 job hopeless "$stages3
+  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
     touch "$dir/agent/kill/$(prefix hopeless)-w0-1"
     kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' && until_true 10 none_run
 }
@@ -253,7 +256,7 @@ suspended() { # twice, and the operator dies in between
     [ "$(field paused '{.status.restarts}')" = 0 ] && as_undisturbed paused
 }
 out_of_memory() {
-    steps=400 job hungry "$stages3" && trains hungry || return
+    steps=700 job hungry "$stages3" && trains hungry || return
     touch "$dir/agent/oom/$(prefix hungry)-w1-1"
     until_true 20 revision_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryScalePercent}')" = 150 ] &&
         completes hungry

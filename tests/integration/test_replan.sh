@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 
 off_the_plan() { # what the nodes declare has nothing to do with what they can
     kubectl label node n1 n2 n3 skyjob.dev/gflops=3 --overwrite >/dev/null
-    steps=8000 job drifts "$stages3" && until_true 60 has_event 'Stage[SF][a-z]*: Stage [0-2] (.*) on node n[1-3] has taken'
+    model=$measurable batch=16 steps=4000 job drifts "$stages3" && until_true 60 has_event 'Stage[SF][a-z]*: Stage [0-2] (.*) on node n[1-3] has taken'
     local rc=$?
     kubectl label node n1 skyjob.dev/gflops=80 --overwrite >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 --overwrite >/dev/null &&
         kubectl label node n3 skyjob.dev/gflops=20 --overwrite >/dev/null
@@ -59,7 +59,7 @@ joins() {
 grows_pod() {
     local rc bytes
     kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,120' 'n2,1,2Gi,42'
-    model='layers: 6, hiddenSize: 512, attentionHeads: 8,' steps=3000 job larger "$stages2" && trains larger 5 &&
+    model='layers: 6, hiddenSize: 512, attentionHeads: 8,' batch=16 steps=3000 job larger "$stages2" && trains larger 5 &&
         bytes=$(memory_on n2) && "$OUT/bin/kubectl-skyjob" replan larger &&
         until_true 60 has_event 'WorkersGrowing: .* node n2 must be started again with more memory, from a checkpoint' larger &&
         until_true 60 has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)' larger &&
@@ -79,12 +79,12 @@ n3_joins() { # a request that was answered before the node was known is made aga
         "$OUT/bin/kubectl-skyjob" replan grows
     return 1
 }
-uneven() { stages=${stages:-$stages2} model='layers: 6,' steps=1000 kept "$1"; }
+uneven() { stages=${stages:-$stages2} model=$measurable batch=16 steps=1000 kept "$1"; }
 # The share of a replica on a node that claims three times the speed of one that is like it.
 shares_again() {
     local rc
     kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,120' 'n2,1,2Gi,40'
-    model='layers: 6,' batch=64 steps=1000 twins alike && trains alike 5 && document "$(prefix alike)-r1" | jq -e '.plan.shares == [3, 1]' && "$OUT/bin/kubectl-skyjob" replan alike &&
+    model=$measurable batch=64 steps=1000 twins alike && trains alike 5 && document "$(prefix alike)-r1" | jq -e '.plan.shares == [3, 1]' && "$OUT/bin/kubectl-skyjob" replan alike &&
         until_true 60 has_event 'Rebalanced: .*With 2+2 of 4 micro-batches.* instead of 3+1' &&
         until_true 30 document "$(prefix alike)-r2" && document "$(prefix alike)-r2" >"$dir/r2" &&
         jq -e '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker") and .plan.shares == [2, 2]' "$dir/r2" && trains alike 200 &&
@@ -95,6 +95,7 @@ shares_again() {
     return "$rc"
 }
 
+pause_us=0
 start_three_nodes || exit 1
 check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'units move away from a node that is slower than planned, and the result stays the same' rebalances

@@ -40,7 +40,7 @@ is_well() { # the same process, with 80 MiB at most
 }
 # unharmed [COMMAND...]: a job of another namespace, with the command run while it trains
 unharmed() {
-    steps=400 kept victim && trains victim && "$@" && completes victim 120 && [ "$(field victim '{.status.revision} {.status.restarts}')" = '1 0' ] &&
+    steps=700 kept victim && trains victim && "$@" && completes victim 120 && [ "$(field victim '{.status.revision} {.status.restarts}')" = '1 0' ] &&
         as_undisturbed victim
 }
 as_undisturbed() { # as_undisturbed JOB: it has left what the first one did

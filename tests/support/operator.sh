@@ -7,6 +7,7 @@
 #   operator_finish                 end all of it and remove $dir, where everything is written; KEEP=1 leaves it
 #
 # chart_options are values of the chart for the operator's rights, as --set has them; empty: manifests/operator.yaml.
+# The network is slow (slow_send.c): whatever workers send waits pause_us, 0 where speeds are measured.
 # OUT is the build, OPERATOR another build of the operator.
 OUT=${OUT:-build/release}
 dir=$(mktemp -d)
@@ -16,7 +17,7 @@ export KUBECONFIG=$dir/api/kubeconfig
 # shellcheck source=tests/support/tap.sh
 . tests/support/tap.sh
 set +e
-operator=0 agent=0 operator_options=() chart_options=
+operator=0 agent=0 operator_options=() pause_us=250 chart_options=
 
 run_operator() {
     exec "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
@@ -44,7 +45,7 @@ start_agent() { # start_agent NODE...
     local node arguments=()
     [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; }
     for node; do arguments+=(--node "$node"); done
-    LD_PRELOAD=$PWD/$OUT/tests/support/cut_link.so "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
+    SEND_PAUSE_US=$pause_us LD_PRELOAD=$PWD/$OUT/tests/support/cut_link.so:$PWD/$OUT/tests/support/slow_send.so "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
         --folder "$dir/agent" --sample "$dir/data" "${arguments[@]}" >>"$dir/agent.log" 2>&1 &
     agent=$!
 }
@@ -99,7 +100,11 @@ Y
     kubectl patch pvc "$1" --subresource=status --type merge -p '{"status":{"phase":"Bound"}}' >/dev/null
     mkdir -p "$dir/agent/claims/$1/nli" && cp "$dir"/data/* "$dir/agent/claims/$1/nli/"
 }
-# job NAME [EXTRA-SPEC]: a small one, EXTRA replaces parts of it. A few seconds of training.
+# job NAME [EXTRA-SPEC]: EXTRA replaces parts of it. Its model is so small that workers wait for the network, and hardly
+# compute; it is $measurable where speeds are measured.
+small='hiddenSize: 32, attentionHeads: 2, feedForwardSize: 64,'
+# shellcheck disable=SC2034 # for those who source this
+measurable='layers: 6,'
 job() {
     kubectl apply -f - <<Y
 apiVersion: skyjob.dev/v1alpha1
@@ -107,9 +112,9 @@ kind: SkyJob
 metadata: {name: $1}
 spec:
 $(printf '%s\n' "${2:-}")
-  model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
+  model: {${model:-$small} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
   data: {source: {${source:-configMap: {name: nli\}}}}
-  training: {steps: ${steps:-60}, batchSize: ${batch:-16}, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
+  training: {steps: ${steps:-60}, batchSize: ${batch:-8}, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
     optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
