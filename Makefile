@@ -241,9 +241,12 @@ $(BUCKET): $(OUT)/obj/tests/integration/test_bucket.o $(call lib,$(LIBS_bucket))
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
+# Built before any test runs, or those beside it would have to share the processors with a compiler.
+TOOLS := hack/cluster/build.sh envtest && hack/cluster/build.sh s3
 # test_revisions takes as long as all unit tests, so it begins with them.
 test: deps-cluster ## unit and integration tests (real API server, real workers)
 	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS) $(BUCKET)
+	@$(TOOLS)
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
@@ -251,6 +254,7 @@ unit: $(UNIT_TESTS) ## unit tests (seconds)
 
 integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
+	@$(TOOLS)
 	@TEST_TIMEOUT=2700 hack/run-tests.sh $(REVISIONS) $(INTEGRATION)
 
 FAULT_RUNS := $(addprefix faults-,workers before after repeat hold lose)
@@ -306,7 +310,7 @@ storm: deps-cluster ## STORM_MINUTES=30 of training with a random fault every ST
 
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
 	@$(SUBMAKE) all sample
-	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
+	@TEST_TIMEOUT=3000 AT_ONCE=1 hack/run-tests.sh $(E2E)
 
 unit-nn: $(UNIT_nn)
 	@hack/run-tests.sh $(UNIT_nn)

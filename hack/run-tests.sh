@@ -2,13 +2,13 @@
 # Runs cmocka test programs, and scripts (*.sh) that print TAP, and closes with one line:
 # "N passed, N failed", and the number of those skipped because this machine cannot run them.
 #
-#   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program; RUN_UNDER=... an
-#                                       emulator for programs of another architecture
+#   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program; AT_ONCE=2 of them, otherwise one
+#                                       for each processor; RUN_UNDER=... an emulator for programs of another architecture
 #
-# Programs run side by side, one for each processor, as many wait more than they compute; a script
-# runs alone, as some judge how workers share the processors. A program that crashes, hangs or prints
-# no result counts as one failure, whatever it printed before. Of a program only what failed is shown,
-# a script's output as it comes. Exits non-zero when anything failed or nothing ran.
+# Programs run side by side, as many wait more than they compute; scripts with a line '# Alone: WHY' after all others,
+# one by one. A program that crashes, hangs or prints no result counts as one failure, whatever it printed before. Of
+# a program only what failed is shown, a script's output as it comes, behind its name. Exits non-zero when anything
+# failed or nothing ran.
 set -u
 export OPENBLAS_NUM_THREADS=1 # our programs use no more, and those that it starts at first would spin
 dir=$(mktemp -d) || exit 1
@@ -35,33 +35,33 @@ run_program() {
     said=$(count "$1" $? "$out") || printf '%s\n' ${said:+"$said"} "--- $1" "$(<"$out")"
 }
 run_script() { # takes minutes, so its progress is shown
-    local out
+    local out pid name=${1##*/}
     out=$(mktemp -p "$dir")
-    echo "--- $1"
     timeout "${TEST_TIMEOUT:-120}" "$1" >"$out" 2>&1 </dev/null &
-    # Not a pipe: that would stay open as long as any daemon the script has started.
-    tail --quiet --lines=+1 --follow --pid=$! "$out"
-    wait $!
+    pid=$!
+    # The script writes to no pipe: that would stay open as long as any daemon it has started.
+    tail --quiet --lines=+1 --follow --pid=$pid "$out" | sed -u "s/^/${name%.sh}: /"
+    wait $pid
     count "$1" $? "$out"
 }
+is_alone() { [[ $1 == *.sh ]] && grep -q '^# Alone: ' "$1"; }
 
 running=0
-for program; do
-    case $program in
-    *.sh)
-        wait
-        running=0
-        run_script "$program"
-        continue
-        ;;
-    esac
-    if [ "$running" -ge "$(nproc)" ]; then
+run() { # run PROGRAM AT_ONCE
+    if [ "$running" -ge "$2" ]; then
         wait -n
         running=$((running - 1))
     fi
-    run_program "$program" &
+    case $1 in
+    *.sh) run_script "$1" & ;;
+    *) run_program "$1" & ;;
+    esac
     running=$((running + 1))
-done
+}
+for program; do is_alone "$program" || run "$program" "${AT_ONCE:-$(nproc)}"; done
+wait
+running=0
+for program; do ! is_alone "$program" || run "$program" 1; done
 wait
 awk '{ passed += $1; failed += $2; skipped += $3 }
     END {

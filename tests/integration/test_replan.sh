@@ -1,5 +1,6 @@
 #!/bin/bash
 # Jobs that are not as fast as planned, and cut anew while they train.
+# Alone: speeds are measured.
 set -u
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/support/three_nodes.sh

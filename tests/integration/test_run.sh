@@ -1,5 +1,6 @@
 #!/bin/bash
 # `kubectl-skyjob run`: the real worker binary as local processes over real websockets.
+# Alone: replicas that lag are told by their speed.
 # Prints TAP. Arguments: only the checks whose sentence has one of these words.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
