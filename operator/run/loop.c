@@ -183,6 +183,11 @@ static bool leads(const struct loop *l)
     return !l->options.lease || lease_is_held(l->options.lease);
 }
 
+static bool may_call(void *ctx)
+{
+    return leads(ctx);
+}
+
 static void publish_metrics(struct loop *l)
 {
     struct metrics m = {
@@ -240,6 +245,8 @@ enum err_code loop_new(struct kube_client *client, const struct loop_options *op
         l->recorder.component = "skyjob-operator";
         l->options = *options;
         l->workers.store = &l->store;
+        l->workers.may_call = may_call;
+        l->workers.ctx = l;
         l->store.listener =
             (struct store_listener){.ctx = l, .on_enqueue = enqueue, .on_capacity = on_capacity};
         l->solved = calloc(1, sizeof *l->solved);

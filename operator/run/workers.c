@@ -38,6 +38,8 @@ static int64_t wait_ms(const struct workers *w, const struct contact *c)
 
     if (left_ms > 0)
         return left_ms;
+    if (w->may_call && !w->may_call(w->ctx))
+        return WORKERS_BUSY_MS;
     return fleet_n_calls(w->fleet) < max ? 0 : WORKERS_BUSY_MS;
 }
 

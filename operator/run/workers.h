@@ -17,7 +17,7 @@
 
 #define WORKERS_CALLS_MAX    128
 #define WORKERS_RETRY_MAX_MS 30000 /* between two calls to a worker that does not answer */
-#define WORKERS_BUSY_MS      1000  /* no call is free */
+#define WORKERS_BUSY_MS      1000  /* no call is free, or allowed */
 #define WORKERS_HALT_MS      1000
 #define WORKERS_KEPT_JOBS    30 /* with more that train, only connections to leaders are kept */
 
@@ -27,6 +27,10 @@ struct workers {
     struct fleet *fleet;
     struct store *store;
     struct issuer *issuer; /* NULL: no worker speaks TLS */
+    /* Asked before each call; NULL: always. A leader that was stopped for a while may not have
+     * noticed yet that it leads no more (kube/lease.h). */
+    bool (*may_call)(void *ctx);
+    void *ctx;
 };
 
 /* Send a worker's pod the observed revision, as it was written, and the addresses of all its

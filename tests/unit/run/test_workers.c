@@ -145,6 +145,7 @@ static int set_up(void **state)
     (void)state;
     store = (struct store){.listener = {.on_enqueue = on_again}};
     n_posted = n_ended = n_again = silent_port = 0;
+    workers.may_call = NULL;
     seen = calloc(1, sizeof *seen);
     if (!seen || http_new(&loop, NULL) != ERR_OK)
         return -1;
@@ -387,6 +388,29 @@ static void workers_that_never_answer_leave_room_for_calls_to_the_api_server(voi
 }
 
 /* The operator could not prove who it is. */
+static bool leads(void *ctx)
+{
+    return *(bool *)ctx;
+}
+
+static void workers_calls_nobody_while_another_operator_may_lead(void **state)
+{
+    bool is_leader = false;
+
+    (void)state;
+    workers.may_call = leads;
+    workers.ctx = &is_leader;
+    add_job(0);
+    tell();
+    own()->is_to_end = true;
+    workers_order_ends(&workers, "team/job0");
+    assert_int_equal(n_posted + n_ended, 0);
+    assert_int_equal(again_ms, WORKERS_BUSY_MS);
+    is_leader = true;
+    tell();
+    assert_int_equal(n_posted, 1);
+}
+
 static void workers_calls_no_worker_with_a_certificate_without_a_ca(void **state)
 {
     struct err err;
@@ -429,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(workers_pauses_longer_after_each_call_without_an_answer),
         TEST(workers_forgets_pauses_after_an_answer),
+        TEST(workers_calls_nobody_while_another_operator_may_lead),
         TEST(workers_calls_no_worker_with_a_certificate_without_a_ca),
         TEST(workers_keeps_only_connections_to_leaders_once_many_jobs_train),
         TEST(a_job_is_looked_at_again_only_for_news_of_its_leader),
