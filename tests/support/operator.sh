@@ -29,8 +29,8 @@ start_operator() {
 }
 admin_token() { sed -n 's/.*{token: \(.*\)}/\1/p' "$KUBECONFIG"; }
 metrics_at() { curl -sk -H "Authorization: Bearer $(admin_token)" "https://127.0.0.1:$1/metrics"; } # metrics_at PORT: the operator's --metrics-address
-kill_operator() { # kill_operator SIGNAL
-    kill "-$1" "$operator" 2>/dev/null
+kill_operator() { # kill_operator SIGNAL: again and again, as one is lost that comes before bash has become the operator
+    while kill "-$1" "$operator" 2>/dev/null; do sleep 0.1; done
     wait "$operator" 2>/dev/null
 }
 operator_finish() {
