@@ -1,6 +1,7 @@
 #!/bin/bash
 # What talks to an API server, on the last three minors of Kubernetes: API server, controller manager and kubectl of
-# each are built first (a quarter of an hour). All other tests run on the one of hack/cluster/versions.env.
+# each are built first (a quarter of an hour). All other tests run on the one of hack/cluster/versions.env, as do
+# test_replan.sh and test_storm.sh: they measure speeds and training, and call nothing that the others do not.
 #
 #   tests/integration/minors.sh [VERSION...]     v1.MINOR.PATCH; without one: $K8S_MINORS
 set -u
