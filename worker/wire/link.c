@@ -445,6 +445,15 @@ static enum err_code check_delivered(const struct edge *edge, int timeout_ms, st
                    edge->params.name, edge->params.peer_name, timeout_ms);
 }
 
+/* Does the sender know that everything was? With the lock. */
+static enum err_code check_closed(const struct edge *edge, int timeout_ms, struct err *err)
+{
+    if (!edge->params.is_incoming || !edge->conn || edge->state == EDGE_CONNECTING)
+        return ERR_OK;
+    return err_set(err, ERR_TIMEOUT, "%s: %s has not closed the connection in %d ms",
+                   edge->params.name, edge->params.peer_name, timeout_ms);
+}
+
 enum err_code link_finish(struct link *link, int timeout_ms, struct err *err)
 {
     struct timespec deadline = thread_deadline(timeout_ms);
@@ -460,6 +469,8 @@ enum err_code link_finish(struct link *link, int timeout_ms, struct err *err)
         in_time = wait_change(link, &deadline);
     for (int i = 0; i < link->params.n_edges && rc == ERR_OK; i++)
         rc = check_delivered(&link->edges[i], timeout_ms, err);
+    for (int i = 0; i < link->params.n_edges && rc == ERR_OK; i++)
+        rc = check_closed(&link->edges[i], timeout_ms, err);
     pthread_mutex_unlock(&link->lock);
     return rc;
 }

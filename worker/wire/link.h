@@ -151,9 +151,10 @@ uint64_t link_refused(struct link *link);
 
 /* Send what is queued and end every edge with BYE; after this call nothing more may be sent.
  *
- * Returns ERR_OK when every message has reached the peer's process, ERR_TIMEOUT when that takes
- * longer than `timeout_ms` (call again), or why an edge was lost with messages on it (ERR_IO,
- * ERR_PROTOCOL).
+ * Returns ERR_OK when every message has reached the peer's process, and peers know that theirs have
+ * reached this one; ERR_TIMEOUT when that takes longer than `timeout_ms` (call again: if the link
+ * is freed now, a peer may take what it has sent for lost); or why an edge was lost with messages
+ * on it (ERR_IO, ERR_PROTOCOL).
  */
 MUST_CHECK enum err_code link_finish(struct link *link, int timeout_ms, struct err *err);
 

@@ -255,7 +255,7 @@ static void save_reports_a_neighbour_that_is_gone_as_lost(void **state)
     struct run *r = run_new(2);
 
     (void)state;
-    assert_int_equal(link_close(r->sides[1].train.exchange.link, 0, NULL), ERR_OK);
+    (void)!link_close(r->sides[1].train.exchange.link, 0, NULL); /* without waiting */
     r->sides[1].train.exchange.link = NULL;
     (void)save(&r->sides[0]);
     assert_int_not_equal(r->sides[0].rc, ERR_OK);

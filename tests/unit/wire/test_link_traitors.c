@@ -217,11 +217,35 @@ static void link_takes_fragments_that_cut_a_frame_anywhere(void **state)
     stop(&s);
 }
 
+/* One that is slow to say BYE still waits for the answer, or takes its messages for lost. */
+static void link_finish_of_a_receiver_waits_for_the_sender(void **state)
+{
+    struct frame_header bye = raw_header(FRAME_BYE);
+    struct link_message want = {.type = 0};
+    struct stages s;
+    struct err err;
+    int fd;
+
+    (void)state;
+    open_stage_1(&s);
+    fd = raw_stage_0(link_port(s.links[1]));
+    raw_send_frame(fd, raw_header(FRAME_DATA), NULL, 0);
+    receive_ok(s.links[1], FORWARD_IN, &want);
+    expect(link_finish(s.links[1], 50, &err), ERR_TIMEOUT, &err,
+           "forward edge: stage 0 has not closed the connection in 50 ms");
+    bye.step = 1;
+    raw_send_frame(fd, bye, NULL, 0);
+    close(fd);
+    assert_int_equal(link_finish(s.links[1], TIMEOUT_MS, &err), ERR_OK);
+    stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_takes_a_tensor_in_segments_of_one_byte),
         cmocka_unit_test(link_takes_fragments_that_cut_a_frame_anywhere),
+        cmocka_unit_test(link_finish_of_a_receiver_waits_for_the_sender),
     };
     struct suite suite = {.n = 0};
 
