@@ -408,6 +408,7 @@ static void end(struct crew *crew)
 
 void crew_run(const struct crew_params *params, struct crew_result *out)
 {
+    static int ports[CREW_SLOTS][2]; /* new ones for each run would reach those of other programs */
     static struct crew crew;
     char text[HMAC_TEXT_BYTES], path[256];
     int64_t end_ms = clock_now_ms() + JOB_MS;
@@ -426,8 +427,12 @@ void crew_run(const struct crew_params *params, struct crew_result *out)
     assert_int_equal(fleet_new(crew.http, &crew.fleet, NULL), ERR_OK);
     assert_int_equal(follow_new(crew.fleet, ASK_MS, &crew.follow, NULL), ERR_OK);
     for (int i = 0; i < CREW_SLOTS; i++) {
-        crew.members[i].control_port = tcp_quiet_port();
-        crew.members[i].tensor_port = tcp_quiet_port();
+        if (ports[i][0] == 0) {
+            ports[i][0] = tcp_quiet_port();
+            ports[i][1] = tcp_quiet_port();
+        }
+        crew.members[i].control_port = ports[i][0];
+        crew.members[i].tensor_port = ports[i][1];
         if (!params->has_proxies)
             continue;
         crew.members[i].proxy =
